@@ -1,0 +1,11 @@
+//! What both ends of a pipeline must agree on: tables, types, changes, rules, wire format and the order protocol.
+//!
+//! Pure: no I/O, no clock, no environment, no async runtime, no driver.
+
+pub mod change;
+pub mod event;
+pub mod native;
+pub mod table;
+pub mod types;
+pub mod value;
+pub mod wire;

@@ -1,0 +1,45 @@
+//! The engines' own types, one file each: what a declaration means, and how an engine declares a meaning.
+
+pub mod mysql;
+pub mod postgres;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Type;
+
+/// A column's declaration as its engine knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Native {
+    MySql(mysql::Native),
+    Postgres(postgres::Native),
+}
+
+impl Native {
+    /// What the values of such a column are.
+    pub fn logical(&self) -> Type {
+        match self {
+            Native::MySql(native) => native.logical(),
+            Native::Postgres(native) => native.logical(),
+        }
+    }
+
+    /// Whether two values that the engine calls equal always have the same bytes on the wire.
+    pub fn equal_means_same_bytes(&self) -> bool {
+        match self {
+            Native::MySql(native) => native.equal_means_same_bytes(),
+            Native::Postgres(native) => native.equal_means_same_bytes(),
+        }
+    }
+}
+
+impl fmt::Display for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Native::MySql(native) => native.fmt(f),
+            Native::Postgres(native) => native.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! MySQL and MariaDB: the type table.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Type;
+
+/// The character set and collation of a text column, by the server's names, lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Charset {
+    pub charset: String,
+    pub collation: String,
+}
+
+/// The four sizes of TEXT and BLOB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LobSize {
+    Tiny,
+    Normal,
+    Medium,
+    Long,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Geometry {
+    Geometry,
+    Point,
+    LineString,
+    Polygon,
+    MultiPoint,
+    MultiLineString,
+    MultiPolygon,
+    GeometryCollection,
+}
+
+/// A column declaration, synonyms resolved (`BOOL` is `TINYINT(1)`, `NUMERIC` is `DECIMAL`, `SERIAL` is `BIGINT UNSIGNED`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Native {
+    /// TINYINT, SMALLINT, MEDIUMINT, INT, BIGINT by bits (8, 16, 24, 32, 64). The display width says nothing about values.
+    Integer { bits: u8, unsigned: bool, zerofill: bool, width: Option<u8> },
+    Decimal { precision: u8, scale: u8, unsigned: bool },
+    /// `digits` is the old FLOAT(M,D).
+    Float { unsigned: bool, digits: Option<(u8, u8)> },
+    Double { unsigned: bool, digits: Option<(u8, u8)> },
+    Bit { length: u8 },
+    Year,
+    Date,
+    Time { precision: u8 },
+    DateTime { precision: u8 },
+    Timestamp { precision: u8 },
+    Char { length: u16, charset: Charset },
+    VarChar { length: u32, charset: Charset, compressed: bool },
+    Text { size: LobSize, charset: Charset, compressed: bool },
+    Binary { length: u16 },
+    VarBinary { length: u32, compressed: bool },
+    Blob { size: LobSize, compressed: bool },
+    Enum { labels: Vec<String>, charset: Charset },
+    Set { labels: Vec<String>, charset: Charset },
+    /// MySQL's binary JSON. MariaDB's JSON is LONGTEXT with a CHECK, `Text` here.
+    Json,
+    Geometry { kind: Geometry, srid: Option<u32> },
+    /// MariaDB.
+    Uuid,
+    /// MariaDB.
+    Inet4,
+    /// MariaDB.
+    Inet6,
+    /// MySQL 9's VECTOR(n): 32-bit floats, little-endian.
+    Vector { dimensions: u16 },
+}
+
+impl Native {
+    pub fn logical(&self) -> Type {
+        match self {
+            Native::Integer { bits, unsigned, .. } => Type::Integer { bits: *bits, unsigned: *unsigned },
+            Native::Decimal { precision, scale, .. } => {
+                Type::Decimal { precision: u16::from(*precision), scale: i16::from(*scale) }
+            }
+            Native::Float { .. } => Type::Float32,
+            Native::Double { .. } => Type::Float64,
+            Native::Bit { length } => Type::Bits { length: u32::from(*length), varying: false },
+            Native::Year => Type::Year,
+            Native::Date => Type::Date,
+            Native::Time { precision } => Type::Duration { precision: *precision },
+            Native::DateTime { precision } => Type::DateTime { precision: *precision },
+            Native::Timestamp { precision } => Type::Timestamp { precision: *precision },
+            Native::Char { length, .. } => Type::Text { length: Some(u32::from(*length)), fixed: true },
+            Native::VarChar { length, .. } => Type::Text { length: Some(*length), fixed: false },
+            Native::Text { .. } => Type::Text { length: None, fixed: false },
+            Native::Binary { length } => Type::Bytes { length: Some(u32::from(*length)), fixed: true },
+            Native::VarBinary { length, .. } => Type::Bytes { length: Some(*length), fixed: false },
+            Native::Blob { .. } => Type::Bytes { length: None, fixed: false },
+            Native::Enum { labels, .. } => Type::Enum { labels: labels.clone() },
+            Native::Set { labels, .. } => Type::Set { labels: labels.clone() },
+            Native::Json => Type::Json,
+            Native::Geometry { .. } => Type::Geometry,
+            Native::Uuid => Type::Uuid,
+            Native::Inet4 | Native::Inet6 => Type::Inet,
+            Native::Vector { dimensions } => Type::Bytes { length: Some(u32::from(*dimensions) * 4), fixed: false },
+        }
+    }
+
+    /// False for floats (-0 equals 0) and for text under a collation that is not binary.
+    pub fn equal_means_same_bytes(&self) -> bool {
+        match self {
+            Native::Float { .. } | Native::Double { .. } | Native::Json | Native::Geometry { .. } => false,
+            Native::Char { charset, .. } | Native::VarChar { charset, .. } | Native::Text { charset, .. } => {
+                // PAD SPACE holds for `_bin` collations too: 'a' equals 'a '.
+                charset.collation == "binary" || charset.collation.ends_with("_nopad_bin") || charset.collation == "utf8mb4_0900_bin"
+            }
+            Native::Integer { .. }
+            | Native::Decimal { .. }
+            | Native::Bit { .. }
+            | Native::Year
+            | Native::Date
+            | Native::Time { .. }
+            | Native::DateTime { .. }
+            | Native::Timestamp { .. }
+            | Native::Binary { .. }
+            | Native::VarBinary { .. }
+            | Native::Blob { .. }
+            | Native::Enum { .. }
+            | Native::Set { .. }
+            | Native::Uuid
+            | Native::Inet4
+            | Native::Inet6
+            | Native::Vector { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Native {
+    /// The declaration as the server's own `column_type` prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

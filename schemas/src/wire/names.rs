@@ -1,0 +1,96 @@
+//! Names that Avro, Kafka and the registry accept, made reversibly from any name.
+//!
+//! A character that is not allowed becomes `_xHEX_` (its code point); an underscore that would read as such an escape
+//! is escaped itself. So different names stay different, and ordinary names stay as they are.
+
+use std::fmt::Write;
+
+use crate::table::TableId;
+
+/// Length that Kafka allows for a topic's name.
+pub const TOPIC_LENGTH: usize = 249;
+
+/// An Avro name for `name`: letters, digits and underscores, not beginning with a digit.
+pub fn avro(name: &str) -> String {
+    escape(name, |i, c| c.is_ascii_alphabetic() || c == '_' || (i > 0 && c.is_ascii_digit()))
+}
+
+/// The name that [`avro`] or a topic's segment was made of.
+pub fn unescape(escaped: &str) -> String {
+    let mut out = String::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some(c) = rest.chars().next() {
+        if let Some((original, length)) = escape_at(rest) {
+            out.push(original);
+            rest = &rest[length..];
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
+
+/// `<prefix>.<database or schema>.<table>`.
+pub fn topic(prefix: &str, table: &TableId) -> String {
+    format!("{prefix}.{}.{}", segment(&table.namespace), segment(&table.name))
+}
+
+/// The Avro namespace of a topic's records.
+pub fn namespace(topic: &str) -> String {
+    topic.split('.').map(avro).collect::<Vec<_>>().join(".")
+}
+
+fn segment(name: &str) -> String {
+    if name.is_empty() {
+        return "_x_".into();
+    }
+    escape(name, |_, c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+fn escape(name: &str, allowed: impl Fn(usize, char) -> bool) -> String {
+    let mut out = String::with_capacity(name.len());
+    for (i, c) in name.char_indices() {
+        if allowed(i, c) && !(c == '_' && escape_at(&name[i..]).is_some()) {
+            out.push(c);
+        } else {
+            let _ = write!(out, "_x{:x}_", u32::from(c));
+        }
+    }
+    out
+}
+
+/// The escape that `text` begins with, and its length.
+fn escape_at(text: &str) -> Option<(char, usize)> {
+    let digits = text.strip_prefix("_x")?;
+    let end = digits.find('_')?;
+    let hex = &digits[..end];
+    if hex.is_empty() || hex.len() > 6 || !hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+        return None;
+    }
+    let original = char::from_u32(u32::from_str_radix(hex, 16).ok()?)?;
+    Some((original, end + 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_stay() {
+        assert_eq!(avro("order_id"), "order_id");
+        assert_eq!(topic("shop", &TableId::new("shop", "order-lines")), "shop.shop.order-lines");
+    }
+
+    #[test]
+    fn every_name_comes_back() {
+        for name in ["order id", "1st", "é", "a.b", "_x41_", "_x5f_x41_", "__x41__", "naïve_xe9_", "", "_", "x_x_", "漢😀"] {
+            assert_eq!(unescape(&avro(name)), name, "{name}");
+        }
+    }
+
+    #[test]
+    fn dots_keep_tables_apart() {
+        assert_ne!(topic("p", &TableId::new("a.b", "c")), topic("p", &TableId::new("a", "b.c")));
+    }
+}
