@@ -98,37 +98,100 @@ pub enum Fill {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaChange {
-    AddColumn { column: Column, fill: Fill },
-    DropColumn { column: Column, in_key: bool },
-    RenameColumn { from: String, column: Column, in_key: bool },
+    AddColumn {
+        column: Column,
+        fill: Fill,
+    },
+    DropColumn {
+        column: Column,
+        in_key: bool,
+    },
+    RenameColumn {
+        from: String,
+        column: Column,
+        in_key: bool,
+    },
     /// A change of type or of a type's size, of one of the kinds `lengthen` … `change_type`.
-    ChangeType { kind: Kind, before: Column, after: Column, in_key: bool },
-    SetNotNull { column: Column },
-    DropNotNull { column: Column },
-    ChangeDefault { before: Column, after: Column },
-    ChangeComment { column: Option<String> },
-    ReorderColumn { column: String },
+    ChangeType {
+        kind: Kind,
+        before: Column,
+        after: Column,
+        in_key: bool,
+    },
+    SetNotNull {
+        column: Column,
+    },
+    DropNotNull {
+        column: Column,
+    },
+    ChangeDefault {
+        before: Column,
+        after: Column,
+    },
+    ChangeComment {
+        column: Option<String>,
+    },
+    ReorderColumn {
+        column: String,
+    },
     /// Of one column, or of the table's default for new ones (`column: None`, which changes no value).
-    ChangeCharset { column: Option<String>, from: String, to: String },
-    ChangeCollation { column: Option<String>, from: String, to: String },
-    ChangeIdentity { before: Column, after: Column },
-    ChangeGenerated { before: Column, after: Column },
+    ChangeCharset {
+        column: Option<String>,
+        from: String,
+        to: String,
+    },
+    ChangeCollation {
+        column: Option<String>,
+        from: String,
+        to: String,
+    },
+    ChangeIdentity {
+        before: Column,
+        after: Column,
+    },
+    ChangeGenerated {
+        before: Column,
+        after: Column,
+    },
     /// Compression, encryption, sparse, storage engine where it changes what is kept.
-    ChangeStorage { column: Option<String>, what: String },
-    ChangeKey { before: Option<RowKey>, after: Option<RowKey>, before_names: Vec<String>, after_names: Vec<String> },
-    ChangeIndex { name: String },
+    ChangeStorage {
+        column: Option<String>,
+        what: String,
+    },
+    ChangeKey {
+        before: Option<RowKey>,
+        after: Option<RowKey>,
+        before_names: Vec<String>,
+        after_names: Vec<String>,
+    },
+    ChangeIndex {
+        name: String,
+    },
     /// A foreign key, CHECK or other constraint that is not the row key.
-    ChangeConstraint { name: String, cascades: bool },
+    ChangeConstraint {
+        name: String,
+        cascades: bool,
+    },
     CreateTable,
     DropTable,
-    RenameTable { to: TableId },
-    MovePartition { what: String },
-    TruncatePartition { what: String },
+    RenameTable {
+        to: TableId,
+    },
+    MovePartition {
+        what: String,
+    },
+    TruncatePartition {
+        what: String,
+    },
     TruncateTable,
     /// Rows removed or rewritten without row events.
-    ReplaceRows { what: String },
+    ReplaceRows {
+        what: String,
+    },
     /// Not understood, with the reason.
-    Unknown { why: String },
+    Unknown {
+        why: String,
+    },
 }
 
 impl SchemaChange {

@@ -5,6 +5,8 @@
 pub mod change;
 pub mod event;
 pub mod native;
+pub mod order;
+pub mod policy;
 pub mod table;
 pub mod types;
 pub mod value;

@@ -163,14 +163,8 @@ impl Table {
         if let Some(primary) = &self.primary {
             return Some(primary.clone());
         }
-        let usable = |index: &&UniqueIndex| {
-            !index.partial && index.columns.iter().all(|id| self.by_id(*id).is_some_and(|c| !c.nullable))
-        };
-        self.unique.iter().find(usable).map(|index| RowKey {
-            name: index.name.clone(),
-            primary: false,
-            columns: index.columns.clone(),
-        })
+        let usable = |index: &&UniqueIndex| !index.partial && index.columns.iter().all(|id| self.by_id(*id).is_some_and(|c| !c.nullable));
+        self.unique.iter().find(usable).map(|index| RowKey { name: index.name.clone(), primary: false, columns: index.columns.clone() })
     }
 
     /// The key's columns, in the key's order; empty without a row key.

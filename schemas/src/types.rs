@@ -11,37 +11,66 @@ use serde::{Deserialize, Serialize};
 pub enum Type {
     Boolean,
     /// Whole numbers of 8, 16, 24, 32 or 64 bits.
-    Integer { bits: u8, unsigned: bool },
+    Integer {
+        bits: u8,
+        unsigned: bool,
+    },
     Float32,
     Float64,
     /// Exact decimals; `precision` counts all digits, a negative `scale` counts zeros before the point.
-    Decimal { precision: u16, scale: i16 },
+    Decimal {
+        precision: u16,
+        scale: i16,
+    },
     /// Exact decimals without a declared size, as text (PostgreSQL's bare `numeric`).
     Numeric,
     /// Text of at most `length` characters (none: unlimited); `fixed` is CHAR(n).
-    Text { length: Option<u32>, fixed: bool },
+    Text {
+        length: Option<u32>,
+        fixed: bool,
+    },
     /// JSON as the source prints it.
     Json,
     /// One of the labels, or MySQL's invalid empty value.
-    Enum { labels: Vec<String> },
+    Enum {
+        labels: Vec<String>,
+    },
     /// Any of the labels, joined by commas in their order.
-    Set { labels: Vec<String> },
+    Set {
+        labels: Vec<String>,
+    },
     /// Bytes, at most `length` of them; `fixed` values are padded to it.
-    Bytes { length: Option<u32>, fixed: bool },
+    Bytes {
+        length: Option<u32>,
+        fixed: bool,
+    },
     /// A bit string of `length` bits, most significant bit first, left padded to whole bytes.
-    Bits { length: u32, varying: bool },
+    Bits {
+        length: u32,
+        varying: bool,
+    },
     /// Days since 1970-01-01 in the proleptic Gregorian calendar.
     Date,
     /// Microseconds since midnight, at most 24:00:00.
-    Time { precision: u8 },
+    Time {
+        precision: u8,
+    },
     /// Time of day with an offset, as the source prints it.
-    TimeTz { precision: u8 },
+    TimeTz {
+        precision: u8,
+    },
     /// A signed span of microseconds (MySQL's TIME).
-    Duration { precision: u8 },
+    Duration {
+        precision: u8,
+    },
     /// Microseconds since 1970-01-01 00:00:00 of a wall clock without a zone.
-    DateTime { precision: u8 },
+    DateTime {
+        precision: u8,
+    },
     /// Microseconds since 1970-01-01 00:00:00 UTC: an instant.
-    Timestamp { precision: u8 },
+    Timestamp {
+        precision: u8,
+    },
     /// A year; MySQL's 0 is itself.
     Year,
     /// Months, days and microseconds, in ISO 8601 form.
@@ -53,9 +82,13 @@ pub enum Type {
     /// SRID and WKB: four bytes little-endian, then the WKB.
     Geometry,
     /// Elements of one type, any of which may be NULL.
-    Array { element: Box<Type> },
+    Array {
+        element: Box<Type>,
+    },
     /// Any other type whose text form is exact, named by the source (`tsvector`, `ltree`, ranges …).
-    Verbatim { name: String },
+    Verbatim {
+        name: String,
+    },
 }
 
 /// How a logical type stands in Avro.
@@ -71,7 +104,10 @@ pub enum Repr {
     Bytes,
     String,
     /// `bytes` with `logicalType: decimal`.
-    Decimal { precision: u16, scale: u16 },
+    Decimal {
+        precision: u16,
+        scale: u16,
+    },
     /// `int` with `logicalType: date`.
     Date,
     /// `long` with `logicalType: time-micros`.

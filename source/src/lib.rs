@@ -1,1 +1,5 @@
+//! The source process: captures row and schema changes and publishes them.
 
+pub mod engine;
+pub mod error;
+pub mod publisher;

@@ -41,28 +41,79 @@ pub enum Geometry {
 #[serde(rename_all = "snake_case")]
 pub enum Native {
     /// TINYINT, SMALLINT, MEDIUMINT, INT, BIGINT by bits (8, 16, 24, 32, 64). The display width says nothing about values.
-    Integer { bits: u8, unsigned: bool, zerofill: bool, width: Option<u8> },
-    Decimal { precision: u8, scale: u8, unsigned: bool },
+    Integer {
+        bits: u8,
+        unsigned: bool,
+        zerofill: bool,
+        width: Option<u8>,
+    },
+    Decimal {
+        precision: u8,
+        scale: u8,
+        unsigned: bool,
+    },
     /// `digits` is the old FLOAT(M,D).
-    Float { unsigned: bool, digits: Option<(u8, u8)> },
-    Double { unsigned: bool, digits: Option<(u8, u8)> },
-    Bit { length: u8 },
+    Float {
+        unsigned: bool,
+        digits: Option<(u8, u8)>,
+    },
+    Double {
+        unsigned: bool,
+        digits: Option<(u8, u8)>,
+    },
+    Bit {
+        length: u8,
+    },
     Year,
     Date,
-    Time { precision: u8 },
-    DateTime { precision: u8 },
-    Timestamp { precision: u8 },
-    Char { length: u16, charset: Charset },
-    VarChar { length: u32, charset: Charset, compressed: bool },
-    Text { size: LobSize, charset: Charset, compressed: bool },
-    Binary { length: u16 },
-    VarBinary { length: u32, compressed: bool },
-    Blob { size: LobSize, compressed: bool },
-    Enum { labels: Vec<String>, charset: Charset },
-    Set { labels: Vec<String>, charset: Charset },
+    Time {
+        precision: u8,
+    },
+    DateTime {
+        precision: u8,
+    },
+    Timestamp {
+        precision: u8,
+    },
+    Char {
+        length: u16,
+        charset: Charset,
+    },
+    VarChar {
+        length: u32,
+        charset: Charset,
+        compressed: bool,
+    },
+    Text {
+        size: LobSize,
+        charset: Charset,
+        compressed: bool,
+    },
+    Binary {
+        length: u16,
+    },
+    VarBinary {
+        length: u32,
+        compressed: bool,
+    },
+    Blob {
+        size: LobSize,
+        compressed: bool,
+    },
+    Enum {
+        labels: Vec<String>,
+        charset: Charset,
+    },
+    Set {
+        labels: Vec<String>,
+        charset: Charset,
+    },
     /// MySQL's binary JSON. MariaDB's JSON is LONGTEXT with a CHECK, `Text` here.
     Json,
-    Geometry { kind: Geometry, srid: Option<u32> },
+    Geometry {
+        kind: Geometry,
+        srid: Option<u32>,
+    },
     /// MariaDB.
     Uuid,
     /// MariaDB.
@@ -70,16 +121,16 @@ pub enum Native {
     /// MariaDB.
     Inet6,
     /// MySQL 9's VECTOR(n): 32-bit floats, little-endian.
-    Vector { dimensions: u16 },
+    Vector {
+        dimensions: u16,
+    },
 }
 
 impl Native {
     pub fn logical(&self) -> Type {
         match self {
             Native::Integer { bits, unsigned, .. } => Type::Integer { bits: *bits, unsigned: *unsigned },
-            Native::Decimal { precision, scale, .. } => {
-                Type::Decimal { precision: u16::from(*precision), scale: i16::from(*scale) }
-            }
+            Native::Decimal { precision, scale, .. } => Type::Decimal { precision: u16::from(*precision), scale: i16::from(*scale) },
             Native::Float { .. } => Type::Float32,
             Native::Double { .. } => Type::Float64,
             Native::Bit { length } => Type::Bits { length: u32::from(*length), varying: false },

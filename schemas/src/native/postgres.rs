@@ -17,23 +17,43 @@ pub enum Native {
     Real,
     Double,
     /// `None`: without a declared size.
-    Numeric { size: Option<(u16, i16)> },
+    Numeric {
+        size: Option<(u16, i16)>,
+    },
     Money,
     Text,
-    VarChar { length: Option<u32> },
-    Char { length: u32 },
+    VarChar {
+        length: Option<u32>,
+    },
+    Char {
+        length: u32,
+    },
     /// PostgreSQL's internal one-byte `"char"`.
     InternalChar,
     Name,
     Bytea,
-    Bit { length: u32 },
-    VarBit { length: Option<u32> },
+    Bit {
+        length: u32,
+    },
+    VarBit {
+        length: Option<u32>,
+    },
     Date,
-    Time { precision: u8 },
-    TimeTz { precision: u8 },
-    Timestamp { precision: u8 },
-    TimestampTz { precision: u8 },
-    Interval { precision: u8 },
+    Time {
+        precision: u8,
+    },
+    TimeTz {
+        precision: u8,
+    },
+    Timestamp {
+        precision: u8,
+    },
+    TimestampTz {
+        precision: u8,
+    },
+    Interval {
+        precision: u8,
+    },
     Uuid,
     Json,
     Jsonb,
@@ -44,10 +64,18 @@ pub enum Native {
     MacAddr8,
     Oid,
     /// A user's enum type, by its qualified name.
-    Enum { name: String, labels: Vec<String> },
-    Array { element: Box<Native>, dimensions: u8 },
+    Enum {
+        name: String,
+        labels: Vec<String>,
+    },
+    Array {
+        element: Box<Native>,
+        dimensions: u8,
+    },
     /// Types whose text form is exact: ranges, geometric types, `tsvector`, `hstore`, `ltree`, `citext` …
-    Other { name: String },
+    Other {
+        name: String,
+    },
 }
 
 impl Native {

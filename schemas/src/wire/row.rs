@@ -34,9 +34,6 @@ pub struct RowSchema {
 
 impl RowSchema {
     pub fn new(table: &Table) -> Self {
-        Self {
-            fields: table.columns.iter().map(Field::new).collect(),
-            key: table.key_columns().into_iter().map(Field::new).collect(),
-        }
+        Self { fields: table.columns.iter().map(Field::new).collect(), key: table.key_columns().into_iter().map(Field::new).collect() }
     }
 }

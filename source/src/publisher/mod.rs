@@ -1,0 +1,45 @@
+//! Publishes to topics, in transactions. One folder file per transport.
+
+use std::future::Future;
+
+use schemas::event::{Offset, Progress, SchemaEvent};
+use serde_json::Value as Json;
+
+use crate::error::CaptureError;
+
+/// A topic that the publisher knows, by the order of [`Publisher::topic`] calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TopicHandle(pub usize);
+
+/// Writes rows, events and progress. There is one open transaction at any time; rows are buffered until it is committed.
+pub trait Publisher: Send {
+    /// Keeps older publishers of this pipeline out, then reads the last committed progress; None: a new pipeline.
+    fn start(&mut self) -> impl Future<Output = Result<Option<Progress>, CaptureError>> + Send;
+
+    /// Every schema-version event so far, in order.
+    fn events(&mut self) -> impl Future<Output = Result<Vec<SchemaEvent>, CaptureError>> + Send;
+
+    /// Commands from `from` on, with their offsets. Does not wait.
+    fn commands(&mut self, from: Offset) -> impl Future<Output = Result<Vec<(Offset, Vec<u8>)>, CaptureError>> + Send;
+
+    /// Creates the topic or checks that it has this many lanes (`None`: as configured); returns how many it has.
+    fn topic(&mut self, name: &str, lanes: Option<u32>) -> impl Future<Output = Result<(TopicHandle, u32), CaptureError>> + Send;
+
+    /// Registers a schema under a subject and returns its id; the same schema gives the same id.
+    fn register(&mut self, subject: &str, schema: &Json) -> impl Future<Output = Result<u32, CaptureError>> + Send;
+
+    /// Adds a framed record to the open transaction. `key` is framed too; None for tables without a key.
+    fn produce(&mut self, topic: TopicHandle, lane: u32, key: Option<&[u8]>, value: &[u8]) -> Result<(), CaptureError>;
+
+    /// Rows and bytes in the open transaction.
+    fn pending(&self) -> (usize, usize);
+
+    /// Commits the open transaction with this progress. Durable when it returns.
+    fn commit(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send;
+
+    /// The end offsets of a topic's lanes, behind everything committed.
+    fn ends(&mut self, topic: TopicHandle) -> impl Future<Output = Result<Vec<Offset>, CaptureError>> + Send;
+
+    /// Commits the open transaction with this event and progress behind it.
+    fn commit_event(&mut self, event: &SchemaEvent, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send;
+}
