@@ -141,7 +141,7 @@ async fn altered_by_hand(name: &str, by_hand: &str, alter: &str, words: &[&str])
     world.start();
     world.target.run(by_hand).await;
     world.source.run(alter).await;
-    assert_eq!(world.pipeline.exit(Duration::from_secs(30)), 3, "{}", world.pipeline.log());
+    world.stopped();
     let (outcome, reason) = world.last_outcome("t");
     assert_eq!(outcome, "stopped");
     for word in words {
@@ -172,7 +172,7 @@ async fn bad_value(name: &str, columns: &str, rows: &[&str], narrow: &str, words
     for row in rows {
         world.source.run(&format!("INSERT INTO t VALUES ({row})")).await;
     }
-    assert_eq!(world.pipeline.exit(Duration::from_secs(30)), 3, "{}", world.pipeline.log());
+    world.stopped();
     assert_eq!(world.count("t").await, 1, "the older row is there, the bad one and the later one are not");
     let printed = text(&world.pipeline.command(&["status"], &[]));
     for word in words {

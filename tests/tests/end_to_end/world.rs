@@ -70,6 +70,13 @@ impl World {
         self.pipeline.caught_up();
     }
 
+    /// Waits until the pipeline stands at a stop; what `wait` printed.
+    pub fn stopped(&self) -> String {
+        let (code, printed) = self.pipeline.wait("settled", 60);
+        assert_eq!(code, 3, "{printed}\nlog:\n{}", self.pipeline.log());
+        printed
+    }
+
     /// A further session at the source, in the test's database.
     pub async fn session(&self) -> source::Session {
         let mut session = source::Session::connect(&source::url("mariadb")).await;
