@@ -412,9 +412,14 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     // ---- copy without a key
 
-    /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows.
-    pub fn view_opened(&mut self, table: &TableId, at: P) {
-        self.views.insert(table.clone(), at);
+    /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows. False:
+    /// the stream is past that place already (the log is ahead of what a view shows); open another.
+    pub fn view_opened(&mut self, table: &TableId, at: P) -> bool {
+        let usable = at == self.state.position || !(self.reached)(&self.state.position, &at);
+        if usable {
+            self.views.insert(table.clone(), at);
+        }
+        usable
     }
 
     /// Where the open view of a table stands.
