@@ -318,7 +318,9 @@ impl Schedule {
         let w = &self.w;
         let (target, transport, status) = (w.target.borrow(), w.transport.borrow(), w.status.borrow());
         let ledger = &target.ledger;
-        if !transport.late.is_empty() || !target.running.is_empty() || ledger.approved.keys().any(|t| ledger.held.contains_key(t)) {
+        let behind_row = |epoch: u64| ledger.stop_at_row.as_ref().is_some_and(|stop| epoch > stop.epoch);
+        let approved = ledger.approved.keys().any(|t| ledger.held.get(t).is_some_and(|h| !behind_row(h.epoch())));
+        if !transport.late.is_empty() || !target.running.is_empty() || approved {
             return Some("markers, statements or approvals".into());
         }
         let commands = w.commands.borrow().len() as u64;

@@ -237,7 +237,7 @@ impl Target {
         let fits = row.op == RowOp::Delete || !row.value.is_some_and(|v| v.bad);
         let there = match (&mut table.rows, row.value) {
             (Rows::Bag(rows), Some(value)) if row.op == RowOp::Delete => {
-                if !Rows::remove(rows, &value) {
+                if !Rows::remove(rows, &value) && !self.kept.contains(&t) {
                     w.violated(format!("a delete of a row without a key that is not there: {id} {value:?}"));
                 }
                 true
@@ -311,7 +311,7 @@ impl Target {
                     table.rows = Rows::empty(w.keyless[t]);
                     return;
                 }
-                if version != table.version + 1 && part.changes.iter().any(|_| true) {
+                if version != table.version + u32::from(kind != Kind::Comment) {
                     w.violated(format!("E{} brings {} to version {version} from {}", run.epoch, run.table, table.version));
                 }
                 if run.kind == RunKind::Keep {
@@ -378,9 +378,6 @@ fn check_decided(w: &World, ledger: &Ledger, epoch: Epoch) {
         if !outcome.is_some_and(|o| o.is_final() || matches!(o, Outcome::Held | Outcome::Queued)) {
             w.violated(format!("epoch {epoch} is decided, and {} has {outcome:?}", part.table.id));
         }
-    }
-    if let Some(stop) = &ledger.stop_at_row {
-        w.violated(format!("epoch {epoch} is decided behind a stop at a row of epoch {}", stop.epoch));
     }
 }
 
