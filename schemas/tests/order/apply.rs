@@ -22,7 +22,8 @@ use crate::{
     database::{Kind, of_change, shape_of, version_of},
     target::{Dead, Ended, Given, LaneBatch, Sid, Statement},
     task::{Task, pause},
-    world::Shared,
+    transport::{Payload, RowOp},
+    world::{SINK, Shared},
 };
 
 /// What one instance has in memory.
@@ -102,7 +103,7 @@ fn memory(w: &Shared, number: usize) -> Rc<RefCell<Memory>> {
     Rc::new(RefCell::new(Memory {
         w: w.clone(),
         number,
-        events: Events::new("sim").protected_by(w.protections),
+        events: Events::new(SINK).protected_by(w.protections),
         read_to: 0,
         cursors: BTreeMap::new(),
         view: w.target.borrow().ledger.clone(),
@@ -153,13 +154,15 @@ impl Memory {
         let transport = w.transport.borrow();
         let (mut offset, end, mut rows) = (cursor.next(), transport.readable(partition), Vec::new());
         while offset < end && rows.len() < limit {
-            if let Some(crate::transport::Payload::Row(row)) = transport.record(partition, offset) {
+            if let Some(Payload::Row(row)) = transport.record(partition, offset) {
                 match sink::admit(&self.view, &self.events, id, row.epoch) {
                     Admission::Wait => break,
                     Admission::Skip => cursor.row(offset),
+                    Admission::Apply if row.op == RowOp::Read && !self.events.mine(row.for_sink.as_deref()) => cursor.row(offset),
                     Admission::Apply => {
                         let Some((_, part)) = self.events.version(id, row.version) else { break };
-                        rows.push(Given { offset, row: row.clone(), version: version_of(&part.table) });
+                        let copying = row.copying && self.events.mine(row.for_sink.as_deref());
+                        rows.push(Given { offset, row: row.clone(), version: version_of(&part.table), copying });
                         cursor.row(offset);
                     }
                 }
@@ -222,7 +225,8 @@ async fn flush(w: &Shared, memory: &Rc<RefCell<Memory>>, batch: &[LaneBatch]) {
     let committed = if w.has(Protection::SinkTransaction) {
         w.target.borrow_mut().batch(w, batch)
     } else {
-        let staying: Vec<LaneBatch> = batch.iter().map(|b| LaneBatch { to: b.from, rows: b.rows.iter().map(given).collect(), ..*b }).collect();
+        let staying: Vec<LaneBatch> =
+            batch.iter().map(|b| LaneBatch { to: b.from, rows: b.rows.iter().map(given).collect(), ..*b }).collect();
         let done = w.target.borrow_mut().batch(w, &staying);
         pause().await;
         let moves: Vec<LaneBatch> = batch.iter().map(|b| LaneBatch { rows: Vec::new(), ..*b }).collect();
@@ -239,7 +243,7 @@ async fn flush(w: &Shared, memory: &Rc<RefCell<Memory>>, batch: &[LaneBatch]) {
 }
 
 fn given(g: &Given) -> Given {
-    Given { offset: g.offset, row: g.row.clone(), version: g.version }
+    Given { row: g.row.clone(), ..*g }
 }
 
 async fn decider(w: Shared, memory: Rc<RefCell<Memory>>) {

@@ -289,10 +289,19 @@ impl Capture {
 
     // ---- stream
 
-    fn record(&mut self, tx: Tx, t: usize, (epoch, version, copying): (Epoch, Version, bool), key: u8, op: RowOp, value: Option<Value>) -> Result<(), Fenced> {
+    fn record(
+        &mut self,
+        tx: Tx,
+        t: usize,
+        (epoch, version, copying): (Epoch, Version, bool),
+        key: u8,
+        op: RowOp,
+        value: Option<Value>,
+    ) -> Result<(), Fenced> {
         let seq = self.source.next_seq();
         let lane = u32::from(key) % self.w.lanes[t];
-        let row = Row { epoch, seq, op, key, value, version, copying, for_other: false };
+        let for_sink = self.source.copy_for(&self.w.ids[t]).map(str::to_owned);
+        let row = Row { epoch, seq, op, key, value, version, copying, for_sink };
         self.produce(tx, self.w.partition(t, lane), Payload::Row(row.into()))
     }
 
@@ -353,10 +362,14 @@ impl Capture {
 
     async fn statement(&mut self, position: usize, parts: Vec<Part>) -> Result<(), Fenced> {
         let w = self.w.clone();
-        let live = |c: &Self, t: usize| c.source.captures(&w.ids[t]) && c.source.state().table(&w.ids[t]).is_some_and(|p| p.begin.is_none());
+        let live =
+            |c: &Self, t: usize| c.source.captures(&w.ids[t]) && c.source.state().table(&w.ids[t]).is_some_and(|p| p.begin.is_none());
         let unknown = |p: &Part| p.kind == crate::database::Kind::Unknown;
-        let stands: BTreeSet<usize> =
-            parts.iter().filter(|p| unknown(p) && live(self, p.table) && self.passed != Some((position, p.table))).map(|p| p.table).collect();
+        let stands: BTreeSet<usize> = parts
+            .iter()
+            .filter(|p| unknown(p) && live(self, p.table) && self.passed != Some((position, p.table)))
+            .map(|p| p.table)
+            .collect();
         if !stands.is_empty() {
             self.commit().await?;
             self.standing = stands;

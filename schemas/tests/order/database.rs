@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use schemas::{
     change::SchemaChange,
-    table::{Column, Table, TableId},
     native::{Native, mysql},
+    table::{Column, Table, TableId},
 };
 
 use crate::random::Random;
@@ -296,7 +296,7 @@ pub fn as_change(part: &Part) -> SchemaChange {
 
 /// What [`as_change`] wrote.
 pub fn of_change(changes: &[SchemaChange]) -> (Kind, u64) {
-    let Some(SchemaChange::Unknown { why })  = changes.first() else { return (Kind::None, 0) };
+    let Some(SchemaChange::Unknown { why }) = changes.first() else { return (Kind::None, 0) };
     let (kind, mark) = why.split_once(' ').unwrap_or(("", "0"));
     let all = [Kind::Ok, Kind::Swap, Kind::Truncate, Kind::Hold, Kind::Stop, Kind::Fail, Kind::Unknown, Kind::None, Kind::Comment];
     let kind = all.into_iter().find(|k| format!("{k:?}") == kind).unwrap_or(Kind::None);

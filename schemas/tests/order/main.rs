@@ -19,7 +19,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use schemas::order::protection::Protections;
+use schemas::order::protection::{Protection, Protections};
 
 use crate::world::{Aim, RANDOM};
 
@@ -64,5 +64,14 @@ fn replay() {
     if let Some(seed) = number("INSTAR_SEED") {
         let found = schedule::run(seed, &RANDOM, Protections::ALL, true);
         assert_eq!(found, None, "seed {seed}");
+    }
+}
+
+#[test]
+#[ignore = "a survey: how many random schedules each protection needs until its absence is found"]
+fn survey() {
+    for protection in Protection::ALL {
+        let found = search(&RANDOM, Protections::ALL.without(protection), number("INSTAR_SCHEDULES").unwrap_or(20_000));
+        println!("{protection:?}: {found:.200?}");
     }
 }

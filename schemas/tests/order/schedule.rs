@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use schemas::order::{
-    ledger::{Approval, Hold, LedgerChange, Outcome},
-    protection::Protections,
-    source::Command,
+use schemas::{
+    order::{
+        ledger::{Approval, Hold, Ledger, LedgerChange, Outcome},
+        protection::Protections,
+        source::Command,
+    },
+    table::TableId,
 };
 
 use crate::{
@@ -13,7 +16,7 @@ use crate::{
     capture,
     database::{Kind, of_change},
     task::{Task, step},
-    world::{Aim, Shared, World},
+    world::{Aim, SINK, Shared, World},
 };
 
 struct Running {
@@ -120,7 +123,14 @@ impl Schedule {
         let busy: Vec<usize> = {
             let commands = w.commands.borrow();
             let left = commands.iter().skip(w.status.borrow().command as usize);
-            left.filter_map(|c| if let Command::Reload { table, .. } = c { Some(w.index(table)) } else { None }).collect()
+            left.filter_map(|c| {
+                if let Command::Reload { table, for_sink } = c {
+                    for_sink.as_deref().is_none_or(|s| s == SINK).then(|| w.index(table))
+                } else {
+                    None
+                }
+            })
+            .collect()
         };
         let bad = |t: &usize| {
             let id = &w.ids[*t];
@@ -153,14 +163,15 @@ impl Schedule {
             w.log(|| format!("operator: retire {}", w.ids[t]));
             w.wanted.borrow_mut()[t] = false;
         } else {
-            self.reload(t);
+            let for_sink = w.pick(&[None, None, Some(SINK)]);
+            self.reload(t, for_sink);
         }
         true
     }
 
-    fn reload(&self, t: usize) {
-        self.w.log(|| format!("operator: reload {}", self.w.ids[t]));
-        self.w.commands.borrow_mut().push(Command::Reload { table: self.w.ids[t].clone(), for_sink: None });
+    fn reload(&self, t: usize, for_sink: Option<&str>) {
+        self.w.log(|| format!("operator: reload {} for {for_sink:?}", self.w.ids[t]));
+        self.w.commands.borrow_mut().push(Command::Reload { table: self.w.ids[t].clone(), for_sink: for_sink.map(str::to_owned) });
     }
 
     fn fault(&mut self) {
@@ -249,7 +260,7 @@ impl Schedule {
         } else if x < 0.955 {
             self.act();
         } else if x < reloads {
-            self.reload(w.below(w.ids.len()));
+            self.reload(w.below(w.ids.len()), w.pick(&[None, Some(SINK), Some("lake")]));
         } else if x < reloads + 0.0005 {
             let t = w.below(w.ids.len());
             w.wanted.borrow_mut()[t] = false;
@@ -331,6 +342,9 @@ impl Schedule {
             return Some(format!("source {status:?} of {}", w.database.borrow().log.len()));
         }
         drop(transport);
+        if let Some(reason) = self.way_out_not_taken(ledger) {
+            return Some(reason);
+        }
         let top = w.newest_epoch();
         let at_row = ledger.stop_at_row.is_some();
         let stopped = at_row || ledger.outcomes.iter().any(|((e, _), o)| *e == ledger.decided + 1 && *o == Outcome::Stopped);
@@ -355,6 +369,24 @@ impl Schedule {
             }
         }
         None
+    }
+
+    /// A stop or hold behind which a reload or removal stands in the topic.
+    fn way_out_not_taken(&self, ledger: &Ledger) -> Option<String> {
+        let w = &self.w;
+        let transport = w.transport.borrow();
+        let leads_out = |epoch: u64, table: &TableId| {
+            let mut anew = transport.events(w.versions(), 0).filter(|(_, e)| e.epoch.is_some_and(|e| e > epoch) && w.begins_anew(e));
+            anew.any(|(_, e)| e.table(table).is_some())
+        };
+        let next = ledger.decided + 1;
+        if let Some(((epoch, table), _)) =
+            ledger.outcomes.iter().find(|((e, t), o)| *e == next && **o == Outcome::Stopped && leads_out(*e, t))
+        {
+            return Some(format!("the stop E{epoch} of {table}, behind which it begins anew"));
+        }
+        let stop = ledger.stop_at_row.as_ref().filter(|stop| leads_out(stop.epoch, &stop.table))?;
+        Some(format!("the stop at a row of {}, behind which it begins anew", stop.table))
     }
 
     /// Once faults end, all is applied and equal.

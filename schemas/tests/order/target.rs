@@ -7,7 +7,7 @@ use std::{
 };
 
 use schemas::{
-    event::{Epoch, SchemaEvent},
+    event::{Epoch, EventKind, SchemaEvent},
     order::{
         ledger::{Lane, LanePosition, Ledger, LedgerChange, Outcome},
         protection::Protection,
@@ -57,6 +57,8 @@ pub struct Given {
     pub row: Rc<Row>,
     /// The source's version under which the row was written.
     pub version: u32,
+    /// The copy for this sink is unfinished.
+    pub copying: bool,
 }
 
 /// One lane of a batch.
@@ -214,7 +216,15 @@ impl Target {
         } else {
             ledger.lanes.insert(id, new);
         }
-        w.log(|| format!("target: {} lane {} {}->{to} rows {:?}", w.ids[batch.table], batch.lane, batch.from, batch.rows.iter().map(|g| &*g.row).collect::<Vec<_>>()));
+        w.log(|| {
+            format!(
+                "target: {} lane {} {}->{to} rows {:?}",
+                w.ids[batch.table],
+                batch.lane,
+                batch.from,
+                batch.rows.iter().map(|g| &*g.row).collect::<Vec<_>>()
+            )
+        });
     }
 
     /// False: the row stops here, or holds its table here.
@@ -246,7 +256,7 @@ impl Target {
                 *rows.entry(value).or_insert(0) += 1;
                 true
             }
-            (Rows::Keyed(rows), Some(value)) if fits => keyed(rows, row, value, last_wins),
+            (Rows::Keyed(rows), Some(value)) if fits => keyed(rows, given, value, last_wins),
             (_, _) => false,
         };
         if there {
@@ -311,7 +321,8 @@ impl Target {
                     table.rows = Rows::empty(w.keyless[t]);
                     return;
                 }
-                if version != table.version + u32::from(kind != Kind::Comment) {
+                let step = u32::from(kind != Kind::Comment && statement.event.kind == EventKind::Ddl);
+                if version != table.version + step {
                     w.violated(format!("E{} brings {} to version {version} from {}", run.epoch, run.table, table.version));
                 }
                 if run.kind == RunKind::Keep {
@@ -332,9 +343,9 @@ impl Target {
     /// Every row published before a change is applied before it.
     fn check_older_rows(&self, w: &World, t: usize, run: &Run) {
         let transport = w.transport.borrow();
-        let anew = transport.events(w.versions(), 0).filter(|(_, e)| {
-            e.kind == schemas::event::EventKind::Reload && e.epoch.is_some_and(|e| e <= run.epoch) && e.table(&run.table).is_some()
-        });
+        let anew = transport
+            .events(w.versions(), 0)
+            .filter(|(_, e)| w.begins_anew(e) && e.epoch.is_some_and(|e| e <= run.epoch) && e.table(&run.table).is_some());
         let anew = anew.filter_map(|(_, e)| e.epoch).max().unwrap_or(0);
         for lane in 0..w.lanes[t] {
             let from = self.ledger.position(&run.table, lane).position;
@@ -347,7 +358,8 @@ impl Target {
 }
 
 /// Whether the row could be applied.
-fn keyed(rows: &mut BTreeMap<u8, Value>, row: &Row, value: Value, last_wins: bool) -> bool {
+fn keyed(rows: &mut BTreeMap<u8, Value>, given: &Given, value: Value, last_wins: bool) -> bool {
+    let row = &given.row;
     match row.op {
         RowOp::Delete => {
             rows.remove(&row.key);
@@ -361,7 +373,7 @@ fn keyed(rows: &mut BTreeMap<u8, Value>, row: &Row, value: Value, last_wins: boo
         RowOp::PartialUpdate | RowOp::PartialCreate => match rows.get_mut(&row.key) {
             Some(there) => *there = Value { q: there.q, ..value },
             // Its chunk will bring it.
-            None => return row.copying,
+            None => return given.copying,
         },
     }
     true

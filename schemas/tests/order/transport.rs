@@ -7,10 +7,7 @@ use schemas::{
     order::protection::{Protection, Protections},
 };
 
-use crate::{
-    database::Value,
-    random::Random,
-};
+use crate::{database::Value, random::Random};
 
 /// How a row is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +30,8 @@ pub struct Row {
     pub value: Option<Value>,
     pub version: u32,
     pub copying: bool,
-    /// Copied for this sink only.
-    pub for_other: bool,
+    /// The sink that the copy is for.
+    pub for_sink: Option<String>,
 }
 
 #[derive(Debug, Clone)]

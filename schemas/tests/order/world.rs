@@ -7,7 +7,7 @@ use std::{
 };
 
 use schemas::{
-    event::Epoch,
+    event::{Epoch, EventKind, SchemaEvent},
     order::{
         protection::{Protection, Protections},
         source::Command,
@@ -23,6 +23,9 @@ use crate::{
 };
 
 pub type Shared = Rc<World>;
+
+/// The sink whose instances are simulated.
+pub const SINK: &str = "warehouse";
 
 /// What a schedule is drawn from. [`Aim::random`] draws all of it; an aimed scenario narrows it.
 #[derive(Debug, Clone)]
@@ -208,6 +211,15 @@ impl World {
 
     pub fn index(&self, id: &TableId) -> usize {
         self.ids.iter().position(|i| i == id).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the event is a reload or removal for our sink.
+    pub fn begins_anew(&self, event: &SchemaEvent) -> bool {
+        match event.kind {
+            EventKind::Reload => event.for_sink.as_deref().is_none_or(|sink| sink == SINK),
+            EventKind::Retire => true,
+            EventKind::Initial | EventKind::Ddl => false,
+        }
     }
 
     /// The newest event in the topic.
