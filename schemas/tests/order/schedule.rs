@@ -12,11 +12,12 @@ use schemas::{
 };
 
 use crate::{
+    aims::Aim,
     apply::Instance,
     capture,
     database::{Kind, of_change},
     task::{Task, step},
-    world::{Aim, SINK, Shared, World},
+    world::{SINK, Shared, World},
 };
 
 struct Running {
