@@ -1,0 +1,1 @@
+//! Each protection taken out: the simulation must find a violation.
