@@ -17,7 +17,7 @@ use crate::{
 };
 use sample::{Sample, samples};
 
-pub use types::types;
+pub use types::{mysql_examples, types};
 
 /// A source engine of the mission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
