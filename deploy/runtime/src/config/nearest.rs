@@ -1,9 +1,16 @@
 //! "Did you mean": the known name nearest to a mistyped one.
 
-/// The nearest of `known` by edits (insert, delete, replace, exchange of neighbours), if it is near enough to be meant.
+/// The nearest of `known` by edits (insert, delete, replace, exchange of neighbours), if it is near enough to be meant; a name that is
+/// only begun is as near as one edit.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).clamp(1, 4);
-    known.into_iter().map(|k| (distance(name, k), k)).filter(|(d, _)| *d <= limit).min_by_key(|(d, _)| *d).map(|(_, k)| k)
+    let begun = |k: &str| name.len() > 1 && k.starts_with(name);
+    known
+        .into_iter()
+        .map(|k| (if begun(k) { 1 } else { distance(name, k) }, k))
+        .filter(|(d, _)| *d <= limit)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, k)| k)
 }
 
 fn distance(a: &str, b: &str) -> usize {
@@ -37,6 +44,7 @@ mod tests {
             ("tabels", Some("tables")),
             ("targte", Some("target")),
             ("ulr", Some("url")),
+            ("evo", Some("evolution")),
             ("password", None),
             ("x", None),
         ] {

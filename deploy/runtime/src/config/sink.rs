@@ -26,6 +26,9 @@ const TARGETS: [(&str, Option<TargetEngine>); 6] = [
 
 /// All sinks; None where one of them cannot be built. A pipeline may have none, for other readers of its topics.
 pub(super) fn sinks(node: &Node<'_>, source: Option<&Source>) -> Option<BTreeMap<String, Sink>> {
+    if node.value.is_null() {
+        node.problem("has no value; write {} for a pipeline without sinks");
+    }
     let sinks: Vec<Option<(String, Sink)>> = node
         .entries()
         .into_iter()

@@ -188,7 +188,11 @@ fn a_file_that_is_half_written_says_where_and_what_is_missing() {
         ),
         (
             "pipeline:\nsource: { engine: mysql, url: 'mysql://h/d', tables: [] }\nsinks:\n",
-            vec!["shop.yaml: line 1: pipeline: has no value", "shop.yaml: line 2: source.tables: names no table"],
+            vec![
+                "shop.yaml: line 1: pipeline: has no value",
+                "shop.yaml: line 2: source.tables: names no table",
+                "shop.yaml: line 3: sinks: has no value; write {} for a pipeline without sinks",
+            ],
         ),
         (
             "pipeline: x\nsource: mysql\nsinks: [a]\n",
