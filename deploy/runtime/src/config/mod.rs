@@ -29,6 +29,7 @@ use schemas::{policy::Policy, table::TableId};
 pub use self::{
     problem::{ConfigErrors, ConfigProblem},
     secret::Secret,
+    unit::duration,
 };
 
 /// `scheme://user:password@host:port/database?key=value`, taken apart.

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 /// `10ms`, `5s`, `2m`, `1h`, `7d`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// A sentence that says how to write one.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let millis: u64 = match unit {
         "ms" => 1,
