@@ -23,7 +23,7 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         _ => {}
     }
     let value = match native {
-        Native::Integer { bits, unsigned, .. } => Value::Integer(number::integer(&plain(literal, context)?, *bits, *unsigned)?),
+        Native::Integer { bits, unsigned, .. } => Value::Integer(number::integer(&plain(literal, context)?, *bits, *unsigned, matches!(literal, Literal::Number(_)))?),
         Native::Decimal { precision, scale, unsigned } => Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?),
         Native::Float { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, true)?),
         Native::Double { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, false)?),

@@ -66,9 +66,13 @@ fn is_float(text: &str) -> bool {
     text.contains(['e', 'E'])
 }
 
-/// A literal as a whole number of so many bits.
-pub(super) fn integer(text: &str, bits: u8, unsigned: bool) -> Result<i128, Fault> {
-    let number = exact(text)?;
+/// A literal as a whole number of so many bits. A floating point literal rounds half to even, all else half away from zero.
+pub(super) fn integer(text: &str, bits: u8, unsigned: bool, literal: bool) -> Result<i128, Fault> {
+    let mut number = exact(text)?;
+    if literal && is_float(text) {
+        let rounded = text.parse::<f64>().map_err(|_| odd())?.round_ties_even();
+        number = exact(&format!("{rounded:.0}"))?;
+    }
     let (whole, _) = round(&number, 0);
     let magnitude: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| odd())? };
     let value = if number.negative { -magnitude } else { magnitude };
@@ -112,7 +116,7 @@ pub(super) fn float(text: &str, digits: Option<(u8, u8)>, unsigned: bool, single
 
 /// A literal as a year: one and two digits mean 1970 to 2069.
 pub(super) fn year(text: &str, quoted: bool) -> Result<i128, Fault> {
-    let number: i128 = integer(text, 32, false)?;
+    let number: i128 = integer(text, 32, false, !quoted)?;
     match number {
         0 if quoted && text.trim().len() != 4 => Ok(2000),
         0 | 1901..=2155 => Ok(number),

@@ -12,7 +12,7 @@ use super::{
         token::Fault,
     },
     Known,
-    draft::{add_foreign_index, add_key, has_index, mysql, position_of, same_name, sort_unique, timestamp_defaults},
+    draft::{add_foreign_index, add_key, has_index, mysql, position_of, same_name, sort_plain, sort_unique, timestamp_defaults},
     lookup,
     property::differences,
     resolve as resolve_name,
@@ -275,6 +275,7 @@ impl Work<'_> {
         if sorts {
             sort_unique(&mut self.after);
         }
+        sort_plain(&mut self.after);
         Ok(())
     }
 

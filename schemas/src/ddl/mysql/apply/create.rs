@@ -9,7 +9,7 @@ use super::{
         token::Fault,
     },
     Known,
-    draft::{add_foreign_index, add_key, position_of, sort_unique, timestamp_defaults},
+    draft::{add_foreign_index, add_key, position_of, sort_plain, sort_unique, timestamp_defaults},
     lookup, resolve as resolve_name,
 };
 use crate::{
@@ -25,7 +25,8 @@ pub(super) fn create(create: &Create, context: &Context, known: &Known) -> Resul
     }
     let shape = match &create.body {
         Body::Like(other) => {
-            let mut shape = lookup(other, context, known)?.clone();
+            // No rows come with it, so its columns are new ones.
+            let mut shape = numbered(lookup(other, context, known)?);
             shape.id = id.clone();
             shape
         }
@@ -87,5 +88,26 @@ fn build(
     }
     timestamp_defaults(&mut table, &stated, context);
     sort_unique(&mut table);
+    sort_plain(&mut table);
     Ok(table)
+}
+
+/// The same shape with column ids that count from 0.
+fn numbered(table: &Table) -> Table {
+    let mut shape = table.clone();
+    let ids: Vec<ColumnId> = shape.columns.iter().map(|column| column.id).collect();
+    let new = |old: ColumnId| ColumnId(ids.iter().position(|id| *id == old).and_then(|at| u32::try_from(at).ok()).unwrap_or(old.0));
+    let keys = shape.primary.iter_mut().map(|key| &mut key.columns);
+    let unique = shape.unique.iter_mut().map(|index| &mut index.columns);
+    let plain = shape.indexes.iter_mut().map(|index| &mut index.columns);
+    for columns in keys.chain(unique).chain(plain) {
+        for id in columns {
+            *id = new(*id);
+        }
+    }
+    for column in &mut shape.columns {
+        column.id = new(column.id);
+    }
+    shape.next_column = shape.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
+    shape
 }

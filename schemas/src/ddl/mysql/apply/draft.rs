@@ -106,10 +106,15 @@ pub(super) fn add_foreign_index(table: &mut Table, constraint: &Constraint) -> R
     add_key(table, &Key { kind: KeyKind::Plain, name: name.clone().or_else(|| index.clone()), parts }).map(|_| ())
 }
 
-/// The server's order: unique indexes without nullable columns first.
+/// The server's order: unique indexes without nullable columns first, whole columns before prefixes. The order of other indexes
+/// means nothing: they are kept by name.
 pub(super) fn sort_unique(table: &mut Table) {
     let nullable: Vec<ColumnId> = table.columns.iter().filter(|c| c.nullable).map(|c| c.id).collect();
-    table.unique.sort_by_key(|index| index.columns.is_empty() || index.columns.iter().any(|id| nullable.contains(id)));
+    table.unique.sort_by_key(|index| (index.columns.is_empty() || index.columns.iter().any(|id| nullable.contains(id)), index.partial));
+}
+
+pub(super) fn sort_plain(table: &mut Table) {
+    table.indexes.sort_by(|one, other| one.name.cmp(&other.name));
 }
 
 /// What TIMESTAMP columns get unsaid where `explicit_defaults_for_timestamp` is off. `stated` are those of the statement.
