@@ -5,11 +5,12 @@ use std::fmt;
 use super::{Fill, Kind, SchemaChange};
 use crate::{
     table::{Column, Default},
+    types::Type,
     value::Value,
 };
 
-/// A value as a message shows it. These are defaults from statements, never values of rows.
-struct Shown<'a>(&'a Value);
+/// A value as a message shows it, in its column's type. These are defaults from statements, never values of rows.
+struct Shown<'a>(&'a Value, &'a Type);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,12 +25,22 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("0x")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            Value::Date(days) => write!(f, "the date {days} days after 1970-01-01"),
-            Value::Micros(micros) => write!(f, "a time of {micros} microseconds"),
+            Value::Date(days) => date(f, i64::from(*days)),
+            Value::Micros(micros) => match self.1 {
+                Type::DateTime { .. } | Type::Timestamp { .. } => {
+                    date(f, micros.div_euclid(86_400_000_000))?;
+                    f.write_str(" ")?;
+                    clock(f, micros.rem_euclid(86_400_000_000))
+                }
+                _ => {
+                    f.write_str(if *micros < 0 { "-" } else { "" })?;
+                    clock(f, micros.saturating_abs())
+                }
+            },
             Value::Array(values) => {
                 f.write_str("[")?;
                 for (at, value) in values.iter().enumerate() {
-                    write!(f, "{}{}", if at == 0 { "" } else { ", " }, Shown(value))?;
+                    write!(f, "{}{}", if at == 0 { "" } else { ", " }, Shown(value, self.1))?;
                 }
                 f.write_str("]")
             }
@@ -37,23 +48,40 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-impl fmt::Display for Fill {
-    /// What existing rows get.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fill::Null => f.write_str("existing rows get NULL"),
-            Fill::Constant(value) => write!(f, "existing rows get {}", Shown(value)),
-            Fill::Implicit(value) => write!(f, "existing rows get the server's own {}", Shown(value)),
-            Fill::Volatile(text) => write!(f, "existing rows get {text}, whose values the log does not carry"),
-            Fill::Generated(expression) => write!(f, "its values are computed by the source as {expression}"),
-        }
+/// Days since 1970-01-01 as a date.
+fn date(f: &mut fmt::Formatter<'_>, days: i64) -> fmt::Result {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    write!(f, "{year:04}-{month:02}-{:02}", of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+fn clock(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
+    let seconds = micros / 1_000_000;
+    write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
+    if micros % 1_000_000 == 0 { Ok(()) } else { write!(f, ".{:06}", micros % 1_000_000) }
+}
+
+/// What existing rows get.
+fn filled(fill: &Fill, ty: &Type) -> String {
+    match fill {
+        Fill::Null => "existing rows get NULL".into(),
+        Fill::Constant(value) => format!("existing rows get {}", Shown(value, ty)),
+        Fill::Implicit(value) => format!("existing rows get the server's own {}", Shown(value, ty)),
+        Fill::Volatile(text) => format!("existing rows get {text}, whose values the log does not carry"),
+        Fill::Generated(expression) => format!("its values are computed by the source as {expression}"),
     }
 }
 
 fn shown_default(column: &Column) -> String {
     match &column.default {
         None => "none".into(),
-        Some(Default::Constant(value)) => Shown(value).to_string(),
+        Some(Default::Constant(value)) => Shown(value, &column.ty()).to_string(),
         Some(Default::Expression(text)) => text.clone(),
     }
 }
@@ -88,7 +116,7 @@ impl fmt::Display for SchemaChange {
     /// The diagnosis, without the table's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SchemaChange::AddColumn { column, fill } => write!(f, "column `{}` of type {} is added, {fill}", column.name, column.native),
+            SchemaChange::AddColumn { column, fill } => write!(f, "column `{}` of type {} is added, {}", column.name, column.native, filled(fill, &column.ty())),
             SchemaChange::DropColumn { column, in_key: key } => write!(f, "{} `{}` of type {} is dropped", in_key(*key), column.name, column.native),
             SchemaChange::RenameColumn { from, column, in_key: key } => write!(f, "{} `{from}` is renamed to `{}`", in_key(*key), column.name),
             SchemaChange::ChangeType { kind, before, after, in_key: key } => {

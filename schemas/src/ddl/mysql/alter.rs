@@ -5,7 +5,7 @@ use super::{
     cursor::Cursor,
     key::{key, key_follows},
     option::{charset_option, option, partition_by},
-    statement::{Alter, CharsetClause, Clause, Constraint, DefaultClause},
+    statement::{Alter, CharsetClause, Clause, Constraint, DefaultClause, Exchange},
     token::{Fault, Kind},
 };
 use crate::table::TableId;
@@ -284,18 +284,18 @@ fn partition(cursor: &mut Cursor<'_>) -> Result<Option<Clause>, Fault> {
         cursor.expect(&["with", "table"])?;
         let with: TableId = cursor.table()?;
         let _either = cursor.eat(&["with", "validation"]) || cursor.eat(&["without", "validation"]);
-        return Ok(Some(Clause::ExchangePartition { what: format!("EXCHANGE PARTITION {name} WITH TABLE {with}"), with }));
+        return Ok(Some(Clause::ExchangePartition { exchange: Exchange::Swap, what: format!("EXCHANGE PARTITION {name} WITH TABLE {with}"), with }));
     }
     if cursor.eat(&["convert", "partition"]) {
         let name = cursor.name()?;
         cursor.expect(&["to", "table"])?;
         let with = cursor.table()?;
-        return Ok(Some(Clause::ExchangePartition { what: format!("CONVERT PARTITION {name} TO TABLE {with}"), with }));
+        return Ok(Some(Clause::ExchangePartition { exchange: Exchange::Made, what: format!("CONVERT PARTITION {name} TO TABLE {with}"), with }));
     }
     if cursor.eat(&["convert", "table"]) {
         let with = cursor.table()?;
         cursor.skip_clause()?;
-        return Ok(Some(Clause::ExchangePartition { what: format!("CONVERT TABLE {with} TO PARTITION"), with }));
+        return Ok(Some(Clause::ExchangePartition { exchange: Exchange::Taken, what: format!("CONVERT TABLE {with} TO PARTITION"), with }));
     }
     if cursor.eat(&["truncate", "partition"]) {
         return Ok(Some(Clause::TruncatePartition(format!("TRUNCATE PARTITION {}", names(cursor)?))));

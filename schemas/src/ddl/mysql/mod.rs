@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 pub use context::{Context, mode};
 pub use statement::{
-    Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Key, KeyKind, KeyPart, Literal, Parsed,
+    Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind, KeyPart, Literal, Parsed,
     Position, Refusal, Statement,
 };
 

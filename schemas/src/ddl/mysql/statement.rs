@@ -218,6 +218,7 @@ pub enum Clause {
     Nothing,
     ExchangePartition {
         with: TableId,
+        exchange: Exchange,
         what: String,
     },
     TruncatePartition(String),
@@ -225,6 +226,17 @@ pub enum Clause {
     ReplaceRows(String),
     /// Understood, but what is kept changes in a way that no target follows.
     Storage(String),
+}
+
+/// What becomes of the other table of a partition's exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// It takes the partition's rows and gives its own.
+    Swap,
+    /// It is made of the partition.
+    Made,
+    /// It becomes a partition, and is gone.
+    Taken,
 }
 
 /// CHARACTER SET and COLLATE as far as they are said.

@@ -8,7 +8,7 @@ use super::{
         literal::implicit,
         option::engine_replaces_rows,
         resolve,
-        statement::{Alter, CharsetClause, Clause, ColumnDefinition, Constraint, Key, KeyKind, Position},
+        statement::{Alter, CharsetClause, Clause, ColumnDefinition, Constraint, Exchange, Key, KeyKind, Position},
         token::Fault,
     },
     Known,
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     change::{Fill, SchemaChange},
     native::{Native, mysql as types},
-    table::{Column, ColumnId, Default, Table, TableId},
+    table::{Column, ColumnId, Default, Table},
 };
 
 pub(super) fn alter(alter: &Alter, context: &Context, known: &Known) -> Result<Vec<Effect>, Fault> {
@@ -36,7 +36,7 @@ pub(super) fn alter(alter: &Alter, context: &Context, known: &Known) -> Result<V
     work.keys(&clauses)?;
     timestamp_defaults(&mut work.after, &work.stated, context);
     work.rest(&clauses, alter.ignore);
-    work.finish(known)
+    work.finish(&clauses, known)
 }
 
 /// The clauses without those that IF EXISTS and IF NOT EXISTS make void, judged by the shape before.
@@ -381,21 +381,16 @@ impl Work<'_> {
         }
     }
 
-    fn finish(mut self, known: &Known) -> Result<Vec<Effect>, Fault> {
+    fn finish(mut self, clauses: &[&Clause], known: &Known) -> Result<Vec<Effect>, Fault> {
+        let id = self.before.id.clone();
+        let renamed_to = clauses.iter().rev().find_map(|clause| match clause {
+            Clause::RenameTable(to) => Some(to.clone()),
+            _ => None,
+        });
+        let renamed_to = renamed_to.filter(|to| *to != id);
         let mut changes = self.column_changes()?;
         changes.extend(self.key_change());
         changes.append(&mut self.changes);
-        let mut others = Vec::new();
-        let mut renamed_to: Option<TableId> = None;
-        for change in &changes {
-            match change {
-                SchemaChange::RenameTable { to } => renamed_to = Some(to.clone()),
-                SchemaChange::MovePartition { .. } => others.push(change.clone()),
-                _ => {}
-            }
-        }
-        let id = self.before.id.clone();
-        let renamed_to = renamed_to.filter(|to| *to != id);
         if let Some(to) = &renamed_to {
             if known.contains_key(to) {
                 return Err(format!("{id} is renamed to {to}, which exists as far as is known"));
@@ -404,8 +399,9 @@ impl Work<'_> {
         } else {
             changes.retain(|change| !matches!(change, SchemaChange::RenameTable { .. }));
         }
+        let others = exchanged(clauses, &self.after, known);
         let mut effects = vec![Effect { id, shape: Some(self.after), renamed_to, temporary: false, changes }];
-        effects.extend(exchanged(&others, known));
+        effects.extend(others);
         Ok(effects)
     }
 
@@ -455,15 +451,20 @@ impl Work<'_> {
     }
 }
 
-/// The other table of an exchange gets the change too.
-fn exchanged(moves: &[SchemaChange], known: &Known) -> Vec<Effect> {
-    let named = |what: &str, id: &TableId| what.split(' ').any(|word| word == id.to_string());
+/// What becomes of the other tables of partitions' exchanges.
+fn exchanged(clauses: &[&Clause], shape: &Table, known: &Known) -> Vec<Effect> {
     let mut effects = Vec::new();
-    for change in moves {
-        let SchemaChange::MovePartition { what } = change else { continue };
-        for (id, table) in known.iter().filter(|(id, _)| named(what, id)) {
-            effects.push(Effect { id: id.clone(), shape: Some(table.clone()), renamed_to: None, temporary: false, changes: vec![change.clone()] });
-        }
+    for clause in clauses {
+        let Clause::ExchangePartition { with, exchange, what } = clause else { continue };
+        let (shape, change) = match exchange {
+            Exchange::Swap => match known.get(with) {
+                Some(table) => (Some(table.clone()), SchemaChange::MovePartition { what: what.clone() }),
+                None => continue,
+            },
+            Exchange::Made => (Some(Table { id: with.clone(), ..shape.clone() }), SchemaChange::CreateTable),
+            Exchange::Taken => (None, SchemaChange::DropTable),
+        };
+        effects.push(Effect { id: with.clone(), shape, renamed_to: None, temporary: false, changes: vec![change] });
     }
     effects
 }
