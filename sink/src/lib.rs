@@ -1,4 +1,7 @@
 //! The sink process: consumes row and schema events, runs the evolution rules and writes to a target.
 
+pub mod batch;
+pub mod consumer;
 pub mod error;
+pub mod row;
 pub mod target;
