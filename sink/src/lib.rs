@@ -4,4 +4,6 @@ pub mod batch;
 pub mod consumer;
 pub mod error;
 pub mod row;
+pub mod status;
 pub mod target;
+pub mod versions;

@@ -118,7 +118,7 @@ fn source_status(snapshot: &Snapshot<'_>) -> Json {
         .progress
         .into_iter()
         .flat_map(|p| &p.tables)
-        .filter_map(|(name, table)| table.copy.as_ref().map(|copy| (name.clone(), json!({ "rows_done": copy.rows_done, "rows_estimated": copy.rows_estimated }))))
+        .filter_map(|(_, table)| table.copy.as_ref().map(|copy| (table.id.to_string(), json!({ "rows_done": copy.rows_done, "rows_estimated": copy.rows_estimated }))))
         .collect();
     json!({
         "state": state,
@@ -193,10 +193,11 @@ fn table_status(snapshot: &Snapshot<'_>, sink: &SinkSnapshot, ledger: &Ledger, i
 }
 
 fn table_state(snapshot: &Snapshot<'_>, sink: &SinkSnapshot, ledger: &Ledger, id: &TableId, table: &Captured<'_>) -> (&'static str, String) {
-    let copying = snapshot.progress.and_then(|p| p.tables.values().find(|t| t.id == *id)).is_some_and(|t| t.copy.is_some());
+    let at_source = snapshot.progress.and_then(|p| p.tables.values().find(|t| t.id == *id));
+    let copying = at_source.is_some_and(|t| t.copy.is_some());
     let undecided = ledger.decided < table.begun.0;
     let held = ledger.held.get(id);
-    if table.again && undecided {
+    if at_source.is_some_and(|t| t.begin.is_some()) || table.again && undecided {
         return ("reloading", String::new());
     }
     if let Some(hold) = held {

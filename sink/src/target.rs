@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use schemas::{
     event::{Epoch, Offset, Version},
-    order::ledger::{Lane, LanePosition, Ledger, LedgerChange},
+    order::ledger::{Lane, LanePosition, Ledger, LedgerChange, Outcome},
     table::{Table, TableId},
     wire::row::RowSchema,
 };
@@ -77,9 +77,10 @@ pub struct PlannedStatement {
     pub after: Option<Table>,
 }
 
-/// What was written beside an outcome, for people.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// An outcome with what was written beside it, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeText {
+    pub outcome: Outcome,
     pub reason: String,
     pub target_ddl: Vec<String>,
 }
@@ -91,7 +92,7 @@ pub struct HoldText {
     pub proposed: Vec<String>,
 }
 
-/// The texts that belong to a [`Ledger`]: reasons, statements, ways out.
+/// The whole history of a [`Ledger`], with reasons, statements and ways out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Journal {
     pub outcomes: BTreeMap<(Epoch, TableId), OutcomeText>,
@@ -120,7 +121,7 @@ pub trait Session: Send {
 
     /// The ledger, read in one snapshot.
     fn ledger(&mut self) -> impl Future<Output = Result<Ledger, SinkError>> + Send;
-    /// The texts that belong to the ledger.
+    /// The ledger's history, whole: also the outcomes that [`Session::ledger`] may leave out.
     fn journal(&mut self) -> impl Future<Output = Result<Journal, SinkError>> + Send;
     /// What the target table is expected to be: version and shape.
     fn expected(&mut self, table: &TableId) -> impl Future<Output = Result<Option<(Version, Table)>, SinkError>> + Send;

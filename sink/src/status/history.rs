@@ -50,9 +50,10 @@ fn outcome(sink: &SinkSnapshot, event: &SchemaEvent, part: &TableEvent) -> Json 
         return json!({ "outcome": Outcome::NothingToApply.name(), "reason": "", "target_ddl": [] });
     };
     let key = (epoch, part.table.id.clone());
-    let recorded = sink.ledger.as_ref().and_then(|ledger| ledger.outcomes.get(&key)).copied().unwrap_or(Outcome::Pending);
-    let text = sink.journal.outcomes.get(&key).cloned().unwrap_or_default();
-    json!({ "outcome": recorded.name(), "reason": text.reason, "target_ddl": text.target_ddl })
+    match sink.journal.outcomes.get(&key) {
+        Some(text) => json!({ "outcome": text.outcome.name(), "reason": text.reason, "target_ddl": text.target_ddl }),
+        None => json!({ "outcome": Outcome::Pending.name(), "reason": "", "target_ddl": [] }),
+    }
 }
 
 /// A statement that a reload of a source that stood passed over.
