@@ -4,6 +4,8 @@ pub mod batch;
 pub mod consumer;
 pub mod error;
 pub mod row;
+pub mod shared;
 pub mod status;
 pub mod target;
 pub mod versions;
+pub mod worker;

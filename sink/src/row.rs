@@ -147,11 +147,6 @@ impl Decoder {
         Self { sink: sink.into(), tail: Vec::new(), facts: None }
     }
 
-    /// Forgets the last tail: its column indexes belong to another layout.
-    pub fn reset(&mut self) {
-        self.facts = None;
-    }
-
     /// `reader` stands at `before`, as [`schemas::wire::envelope::Head::read`] leaves it.
     pub fn read<'a>(&mut self, layout: &Layout, mut reader: Reader<'a>) -> Result<RowEvent<'a, '_>, WireError> {
         let before = if reader.some()? { Some(layout.row(&mut reader)?) } else { None };
