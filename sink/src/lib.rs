@@ -3,6 +3,8 @@
 pub mod batch;
 pub mod consumer;
 pub mod error;
+pub mod evolve;
+pub mod process;
 pub mod row;
 pub mod shared;
 pub mod status;

@@ -94,7 +94,8 @@ pub(crate) fn captured(events: &[SchemaEvent]) -> BTreeMap<&TableId, Captured<'_
 
 /// `instar status --json`.
 pub fn status(snapshot: &Snapshot<'_>) -> Json {
-    let sinks: serde_json::Map<String, Json> = snapshot.sinks.iter().map(|(name, sink)| (name.clone(), sink_status(snapshot, sink))).collect();
+    let sinks: serde_json::Map<String, Json> =
+        snapshot.sinks.iter().map(|(name, sink)| (name.clone(), sink_status(snapshot, sink))).collect();
     json!({ "pipeline": snapshot.pipeline, "source": source_status(snapshot), "sinks": sinks })
 }
 
@@ -118,7 +119,12 @@ fn source_status(snapshot: &Snapshot<'_>) -> Json {
         .progress
         .into_iter()
         .flat_map(|p| &p.tables)
-        .filter_map(|(_, table)| table.copy.as_ref().map(|copy| (table.id.to_string(), json!({ "rows_done": copy.rows_done, "rows_estimated": copy.rows_estimated }))))
+        .filter_map(|(_, table)| {
+            table
+                .copy
+                .as_ref()
+                .map(|copy| (table.id.to_string(), json!({ "rows_done": copy.rows_done, "rows_estimated": copy.rows_estimated })))
+        })
         .collect();
     json!({
         "state": state,
@@ -192,7 +198,13 @@ fn table_status(snapshot: &Snapshot<'_>, sink: &SinkSnapshot, ledger: &Ledger, i
     json!({ "state": state, "message": message, "lag_rows": rows, "lag_seconds": lag })
 }
 
-fn table_state(snapshot: &Snapshot<'_>, sink: &SinkSnapshot, ledger: &Ledger, id: &TableId, table: &Captured<'_>) -> (&'static str, String) {
+fn table_state(
+    snapshot: &Snapshot<'_>,
+    sink: &SinkSnapshot,
+    ledger: &Ledger,
+    id: &TableId,
+    table: &Captured<'_>,
+) -> (&'static str, String) {
     let at_source = snapshot.progress.and_then(|p| p.tables.values().find(|t| t.id == *id));
     let copying = at_source.is_some_and(|t| t.copy.is_some());
     let undecided = ledger.decided < table.begun.0;
@@ -226,7 +238,13 @@ pub fn status_text(status: &Json) -> String {
     let number = |value: &Json| if value.is_null() { "-".to_owned() } else { value.to_string() };
     let source = &status["source"];
     let _ = writeln!(out, "pipeline {}", text(&status["pipeline"]));
-    let _ = writeln!(out, "source   {:<12} lag {} s  position {}", text(&source["state"]), number(&source["lag_seconds"]), text(&source["position"]));
+    let _ = writeln!(
+        out,
+        "source   {:<12} lag {} s  position {}",
+        text(&source["state"]),
+        number(&source["lag_seconds"]),
+        text(&source["position"])
+    );
     note(&mut out, "         ", &source["message"]);
     for (name, copy) in source["copies"].as_object().into_iter().flatten() {
         let _ = writeln!(out, "         copy of {name}: {} of about {} rows", number(&copy["rows_done"]), number(&copy["rows_estimated"]));
@@ -235,7 +253,13 @@ pub fn status_text(status: &Json) -> String {
         let _ = writeln!(out, "sink {name}  {}", text(&sink["state"]));
         note(&mut out, "         ", &sink["message"]);
         for (table, t) in sink["tables"].as_object().into_iter().flatten() {
-            let _ = writeln!(out, "  {table:<30} {:<12} lag {} rows, {} s", text(&t["state"]), number(&t["lag_rows"]), number(&t["lag_seconds"]));
+            let _ = writeln!(
+                out,
+                "  {table:<30} {:<12} lag {} rows, {} s",
+                text(&t["state"]),
+                number(&t["lag_rows"]),
+                number(&t["lag_seconds"])
+            );
             note(&mut out, "    ", &t["message"]);
         }
     }

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use schemas::{
+    capability::Capabilities,
     event::{Epoch, Offset, Version},
     order::ledger::{Lane, LanePosition, Ledger, LedgerChange, Outcome},
+    plan::Step,
     table::{Table, TableId},
+    view::View,
     wire::row::RowSchema,
 };
 
@@ -105,6 +108,13 @@ pub trait Target: Send + Sync + 'static {
     type Session: Session;
     type Writer: Writer;
 
+    /// What this target can do to a table.
+    fn capabilities(&self) -> &'static Capabilities;
+    /// Names and types of a source table on this target, as configured.
+    fn view(&self, table: &TableId) -> Result<View, SinkError>;
+    /// A step of a plan as statements: together they are one change of shape.
+    fn render(&self, step: &Step) -> Vec<String>;
+
     /// Creates what Instar keeps in the target, if it is not there; checks its version.
     fn prepare(&self) -> impl Future<Output = Result<(), SinkError>> + Send;
     /// A session for the decider.
@@ -125,8 +135,10 @@ pub trait Session: Send {
     fn journal(&mut self) -> impl Future<Output = Result<Journal, SinkError>> + Send;
     /// What the target table is expected to be: version and shape.
     fn expected(&mut self, table: &TableId) -> impl Future<Output = Result<Option<(Version, Table)>, SinkError>> + Send;
-    /// The live target table, with the column ids of `expected` where the names agree.
+    /// The live target table. `table` is its own name on the target ([`Table::id`] of a target shape). With the column ids of `expected` where the names agree.
     fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> impl Future<Output = Result<Option<Table>, SinkError>> + Send;
+    /// Whether the target table has no row. `table` is its own name on the target.
+    fn is_empty(&mut self, table: &TableId) -> impl Future<Output = Result<bool, SinkError>> + Send;
 
     /// Applies these changes in one transaction.
     fn record(&mut self, changes: &[LedgerChange]) -> impl Future<Output = Result<(), SinkError>> + Send;

@@ -99,7 +99,9 @@ impl<T: Target, C: Consumer> Worker<T, C> {
                     let _ = timeout(pause, self.shutdown.changed()).await;
                     pause = (pause * 2).min(self.sink.retry.max);
                 }
-                Err(error @ (SinkError::BadValue { .. } | SinkError::Incomplete { .. } | SinkError::Stop { .. } | SinkError::Refused(_))) => {
+                Err(
+                    error @ (SinkError::BadValue { .. } | SinkError::Incomplete { .. } | SinkError::Stop { .. } | SinkError::Refused(_)),
+                ) => {
                     return Err(error);
                 }
             }
@@ -209,7 +211,8 @@ impl<T: Target, C: Consumer> Worker<T, C> {
 
     /// Writes what was gathered.
     async fn flush(&mut self, view: &View, picks: &[usize], folds: &Folds<'_>) -> Result<Flushed, SinkError> {
-        let (lanes, moves): (Vec<usize>, Vec<LaneMove>) = picks.iter().filter_map(|pick| Some((*pick, self.lanes[*pick].pending()?))).unzip();
+        let (lanes, moves): (Vec<usize>, Vec<LaneMove>) =
+            picks.iter().filter_map(|pick| Some((*pick, self.lanes[*pick].pending()?))).unzip();
         if moves.is_empty() {
             return Ok(Flushed::Nothing);
         }
@@ -250,7 +253,14 @@ impl<T: Target, C: Consumer> Worker<T, C> {
 
     /// A batch holds a row that cannot be applied: halves the lane's part until it is that row alone, then reports it.
     /// `table`: whose row it is; None: not known.
-    async fn narrow(&mut self, table: Option<&TableId>, lanes: &[usize], message: String, incomplete: bool, view: &View) -> Result<(), SinkError> {
+    async fn narrow(
+        &mut self,
+        table: Option<&TableId>,
+        lanes: &[usize],
+        message: String,
+        incomplete: bool,
+        view: &View,
+    ) -> Result<(), SinkError> {
         let alone = lanes.len() == 1;
         let mut found = None;
         for pick in lanes {
@@ -324,7 +334,10 @@ fn other_version(lane: &LaneState, version: Option<Version>, view: &View) -> Str
         None => "the target table has no recorded version".to_owned(),
     };
     let Lane { table, lane: number } = &lane.lane;
-    format!("{table} lane {number}, offset {}: the row is of {row}, but {target}: what Instar keeps in the target was altered by hand.", lane.next())
+    format!(
+        "{table} lane {number}, offset {}: the row is of {row}, but {target}: what Instar keeps in the target was altered by hand.",
+        lane.next()
+    )
 }
 
 /// Rows applied, folded or not.

@@ -86,13 +86,7 @@ impl Standing {
 }
 
 /// Where the sink `name` stands. `rows` tells, for lanes below the goal, the epoch of the first row that is not applied.
-pub fn standing(
-    name: &str,
-    sink: &SinkSnapshot,
-    events: &[SchemaEvent],
-    goal: &Goal,
-    rows: &BTreeMap<Lane, Epoch>,
-) -> Standing {
+pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &Goal, rows: &BTreeMap<Lane, Epoch>) -> Standing {
     let Some(ledger) = &sink.ledger else { return Standing::Behind(format!("sink {name}: its target cannot be asked")) };
     let mut known = Events::new(name);
     for event in events {
