@@ -16,7 +16,7 @@ use std::{
 
 use runtime::config::{OnStop, Sink};
 use schemas::{
-    event::{Epoch, Offset, Version},
+    event::{Offset, Version},
     order::{
         events::Events,
         ledger::Ledger,
