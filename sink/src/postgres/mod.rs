@@ -5,6 +5,7 @@
 //! worker's connection, `check` what is wrong with a target before anything runs. Only the last five do I/O.
 
 pub mod config;
+pub mod encode;
 
 use runtime::config::Sink;
 
