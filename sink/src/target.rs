@@ -1,6 +1,6 @@
 //! What a target must do. `evolve` and `worker` drive all of them.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use schemas::{
     event::{Epoch, Offset, Version},
@@ -77,6 +77,28 @@ pub struct PlannedStatement {
     pub after: Option<Table>,
 }
 
+/// What was written beside an outcome, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OutcomeText {
+    pub reason: String,
+    pub target_ddl: Vec<String>,
+}
+
+/// What was written beside a hold, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HoldText {
+    pub reason: String,
+    pub proposed: Vec<String>,
+}
+
+/// The texts that belong to a [`Ledger`]: reasons, statements, ways out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Journal {
+    pub outcomes: BTreeMap<(Epoch, TableId), OutcomeText>,
+    pub holds: BTreeMap<TableId, HoldText>,
+    pub stop_at_row: Option<String>,
+}
+
 /// A target database. Connections are opened by [`Target::session`] and [`Target::writer`].
 pub trait Target: Send + Sync + 'static {
     type Session: Session;
@@ -98,9 +120,11 @@ pub trait Session: Send {
 
     /// The ledger, read in one snapshot.
     fn ledger(&mut self) -> impl Future<Output = Result<Ledger, SinkError>> + Send;
+    /// The texts that belong to the ledger.
+    fn journal(&mut self) -> impl Future<Output = Result<Journal, SinkError>> + Send;
     /// What the target table is expected to be: version and shape.
     fn expected(&mut self, table: &TableId) -> impl Future<Output = Result<Option<(Version, Table)>, SinkError>> + Send;
-    /// The live target table, with the column ids of `expected` where the names agree.
+    /// The live target table. `table` is its own name on the target ([`Table::id`] of a target shape). With the column ids of `expected` where the names agree.
     fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> impl Future<Output = Result<Option<Table>, SinkError>> + Send;
 
     /// Applies these changes in one transaction.

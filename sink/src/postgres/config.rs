@@ -42,7 +42,9 @@ impl Settings {
         client.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
         client.tcp_user_timeout(Duration::from_secs(60));
         // What a session of ours must never inherit from the server's or the role's settings.
-        client.options("-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1");
+        client.options(
+            "-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1",
+        );
         if let Some(password) = &url.password {
             client.password(password.reveal());
         }

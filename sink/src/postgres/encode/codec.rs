@@ -145,8 +145,9 @@ fn into(field: &Field, native: &Pg, from_mysql: bool, cut: bool) -> Option<Codec
             Type::Bits { length: ours, varying: false } if length.is_none_or(|most| ours <= most) => Some(Codec::Bits { length: ours }),
             _ => None,
         },
-        Pg::Date => (field.repr == Repr::Date)
-            .then_some(Codec::Date { first: if from_mysql { moment::YEAR_ONE_DAY } else { moment::FIRST_DAY } }),
+        Pg::Date => {
+            (field.repr == Repr::Date).then_some(Codec::Date { first: if from_mysql { moment::YEAR_ONE_DAY } else { moment::FIRST_DAY } })
+        }
         Pg::Time { precision } => match (&field.ty, &field.repr) {
             (Type::Time { .. } | Type::Duration { .. }, _) => Some(Codec::Time { step: step(*precision) }),
             _ => None,

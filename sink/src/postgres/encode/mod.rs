@@ -38,7 +38,10 @@ struct Step {
 enum Into {
     /// The target has no such column: read over.
     Nothing(Repr),
-    Column { codec: Codec, null_allowed: bool },
+    Column {
+        codec: Codec,
+        null_allowed: bool,
+    },
 }
 
 /// A value that does not fit, or bytes that are not what the schema says.

@@ -71,7 +71,13 @@ impl Groups {
             return Err(NumericMisfit::Digits { allowed });
         }
         let groups_behind = i32::try_from(used.len()).unwrap_or(i32::MAX) - self.weight - 1;
-        let trailing = if last % 1000 == 0 { 3 } else if last % 100 == 0 { 2 } else { i32::from(last % 10 == 0) };
+        let trailing = if last % 1000 == 0 {
+            3
+        } else if last % 100 == 0 {
+            2
+        } else {
+            i32::from(last % 10 == 0)
+        };
         if groups_behind * 4 - trailing > i32::from(size.scale) {
             return Err(NumericMisfit::Fraction { allowed: size.scale });
         }
