@@ -2,13 +2,18 @@
 //!
 //! Pure: no I/O, no clock, no environment, no async runtime, no driver.
 
+pub mod capability;
 pub mod change;
 pub mod classify;
+pub mod diff;
 pub mod event;
 pub mod native;
 pub mod order;
+pub mod plan;
 pub mod policy;
+pub mod rules;
 pub mod table;
 pub mod types;
 pub mod value;
+pub mod view;
 pub mod wire;

@@ -1,0 +1,235 @@
+//! The rules: what becomes of a schema change on a target. Pure, and total over kind, target and policy.
+//!
+//! This is the only place that judges. [`crate::matrix`] prints what it says.
+
+mod judge;
+mod words;
+
+use std::cmp::Reverse;
+
+use crate::{
+    capability::Capabilities,
+    change::{Kind, SchemaChange},
+    order::ledger::Outcome,
+    policy::{Action, Policy},
+    table::Table,
+    view::View,
+};
+
+/// What is to be done with a change. In the order of strictness: the greatest of a statement governs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    NothingToApply,
+    /// The policy says `keep`: the target stays as it is while rows still fit.
+    Kept,
+    Applied,
+    Held,
+    Stopped,
+}
+
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        self.outcome().name()
+    }
+
+    /// The outcome that is recorded once the verdict is carried out.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Verdict::NothingToApply => Outcome::NothingToApply,
+            Verdict::Kept => Outcome::Kept,
+            Verdict::Applied => Outcome::Applied,
+            Verdict::Held => Outcome::Held,
+            Verdict::Stopped => Outcome::Stopped,
+        }
+    }
+}
+
+/// A verdict in words. `reason` names table, column, old and new type; `remedy` names the ways out (empty: none is needed).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    pub outcome: Verdict,
+    pub reason: String,
+    pub remedy: String,
+}
+
+impl Decision {
+    /// Reason and remedy as one message.
+    pub fn message(&self) -> String {
+        if self.remedy.is_empty() { self.reason.clone() } else { format!("{}. {}", self.reason, self.remedy) }
+    }
+}
+
+/// What is decided about all changes of one table in one statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetDecision {
+    /// The strictest, which governs the whole.
+    pub decision: Decision,
+    /// Each change's own, in the order of the changes.
+    pub parts: Vec<Decision>,
+}
+
+impl SetDecision {
+    /// Whether the change at this place is left out of a plan: kept, or nothing to apply.
+    pub fn leaves(&self, index: usize) -> bool {
+        self.parts.get(index).is_some_and(|part| part.outcome < Verdict::Applied)
+    }
+}
+
+/// What a change is judged by besides itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The source's shape before the statement and behind it.
+    pub before: &'a Table,
+    pub after: &'a Table,
+    /// The target table as it is expected before the statement; None where there is none to look at (dry runs, the matrix).
+    pub target: Option<&'a Table>,
+    pub view: &'a View,
+    pub capabilities: &'a Capabilities,
+    pub policy: &'a Policy,
+}
+
+/// What becomes of one change.
+pub fn decide(change: &SchemaChange, context: &Context<'_>) -> Decision {
+    decide_set(std::slice::from_ref(change), context).decision
+}
+
+/// What becomes of all changes of one table in one statement: the strictest outcome governs the whole, and its reason holds
+/// that of every change that is held or stops.
+pub fn decide_set(changes: &[SchemaChange], context: &Context<'_>) -> SetDecision {
+    let parts: Vec<Decision> = changes.iter().map(|change| decide_part(change, changes, context)).collect();
+    let outcome = parts.iter().map(|part| part.outcome).max().unwrap_or(Verdict::NothingToApply);
+    let least = if outcome >= Verdict::Held { Verdict::Held } else { outcome };
+    let mut told: Vec<&Decision> = parts.iter().filter(|part| part.outcome >= least).collect();
+    told.sort_by_key(|part| Reverse(part.outcome));
+    let reasons: Vec<&str> = told.iter().map(|part| part.reason.as_str()).collect();
+    let mut remedies: Vec<&str> = Vec::new();
+    for part in told.iter().filter(|part| part.outcome == outcome && !part.remedy.is_empty()) {
+        if !remedies.contains(&part.remedy.as_str()) {
+            remedies.push(&part.remedy);
+        }
+    }
+    let reason = match reasons.is_empty() {
+        true => format!("table {}: nothing changes", context.before.id),
+        false => format!("table {}: {}", context.before.id, reasons.join("; ")),
+    };
+    SetDecision { decision: Decision { outcome, reason, remedy: remedies.join(" ") }, parts }
+}
+
+/// The rule's answer, with the policy over it.
+fn decide_part(change: &SchemaChange, all: &[SchemaChange], context: &Context<'_>) -> Decision {
+    let kind = change.kind();
+    let action = context.policy.action(kind);
+    let judged = judge::judge(change, all, action == Some(Action::Apply), context);
+    // Outside the column list, and where nothing travels to the target, there is nothing that a policy could change.
+    if judged.outside || !change.needs_epoch() {
+        return judged.decision;
+    }
+    match action {
+        None | Some(Action::Apply) => judged.decision,
+        Some(Action::Hold) => hold(kind, judged.decision),
+        Some(Action::Stop) => told_to(Verdict::Stopped, kind, Action::Stop, judged.decision),
+        Some(Action::Keep) => keep(change, judged.decision, context),
+    }
+}
+
+/// `hold` makes an applied change wait and a stop milder: the table is held there and the others go on. What is not understood
+/// stays a stop, for nobody knows which tables it touches.
+fn hold(kind: Kind, decision: Decision) -> Decision {
+    if kind == Kind::Unknown { decision } else { told_to(Verdict::Held, kind, Action::Hold, decision) }
+}
+
+fn told_to(outcome: Verdict, kind: Kind, action: Action, decision: Decision) -> Decision {
+    if decision.outcome == outcome {
+        return decision;
+    }
+    let remedy = match outcome {
+        Verdict::Held => words::HELD.to_owned(),
+        Verdict::Stopped => words::STOPPED.to_owned(),
+        Verdict::NothingToApply | Verdict::Kept | Verdict::Applied => String::new(),
+    };
+    Decision { outcome, reason: format!("{} (policy {kind}: {})", decision.reason, action.name()), remedy }
+}
+
+/// `keep` leaves the target as it is. Not everything can be left: rows need the new key, and a table that is gone has none.
+fn keep(change: &SchemaChange, decision: Decision, context: &Context<'_>) -> Decision {
+    let kind = change.kind();
+    let why_not = match kind {
+        Kind::DropTable | Kind::RenameTable | Kind::CreateTable | Kind::Unknown => return decision,
+        Kind::ChangeKey | Kind::DropKeyColumn => Some("rows that come by the new key cannot be written by the old one"),
+        Kind::RenameColumn | Kind::RenameKeyColumn | Kind::DropColumn => None,
+        Kind::Lengthen
+        | Kind::Shorten
+        | Kind::WidenInteger
+        | Kind::ChangeDecimal
+        | Kind::ChangeKeyDecimal
+        | Kind::AppendEnumLabels
+        | Kind::ChangeEnumLabels
+        | Kind::ChangeSignedness
+        | Kind::ChangeType => judge::unfit(change, context),
+        Kind::AddColumnNullable
+        | Kind::AddColumnConstantDefault
+        | Kind::AddColumnImplicitDefault
+        | Kind::AddColumnVolatileDefault
+        | Kind::AddColumnGenerated
+        | Kind::SetNotNull
+        | Kind::DropNotNull
+        | Kind::ChangeDefault
+        | Kind::ChangeComment
+        | Kind::ReorderColumn
+        | Kind::ChangeCharset
+        | Kind::ChangeCollation
+        | Kind::ChangeIdentity
+        | Kind::ChangeGenerated
+        | Kind::ChangeStorage
+        | Kind::ChangeIndex
+        | Kind::ChangeConstraint
+        | Kind::MovePartition
+        | Kind::TruncatePartition
+        | Kind::TruncateTable
+        | Kind::ReplaceRows => None,
+    };
+    match why_not {
+        None => told_to(Verdict::Kept, kind, Action::Keep, decision),
+        Some(why) => {
+            let outcome = decision.outcome.max(Verdict::Held);
+            let remedy = if outcome == Verdict::Held { words::HELD } else { words::STOPPED };
+            Decision { outcome, reason: format!("{}; it cannot be kept either: {why}", decision.reason), remedy: remedy.to_owned() }
+        }
+    }
+}
+
+impl SchemaChange {
+    /// Whether the change needs a place between the rows. Without one nothing is applied anywhere; it is only recorded.
+    pub fn needs_epoch(&self) -> bool {
+        match self {
+            SchemaChange::ChangeComment { .. }
+            | SchemaChange::ChangeDefault { .. }
+            | SchemaChange::ChangeIndex { .. }
+            | SchemaChange::ReorderColumn { .. }
+            | SchemaChange::CreateTable
+            | SchemaChange::ChangeConstraint { cascades: false, .. }
+            | SchemaChange::ChangeCharset { column: None, .. }
+            | SchemaChange::ChangeCollation { column: None, .. } => false,
+            SchemaChange::AddColumn { .. }
+            | SchemaChange::DropColumn { .. }
+            | SchemaChange::RenameColumn { .. }
+            | SchemaChange::ChangeType { .. }
+            | SchemaChange::SetNotNull { .. }
+            | SchemaChange::DropNotNull { .. }
+            | SchemaChange::ChangeCharset { .. }
+            | SchemaChange::ChangeCollation { .. }
+            | SchemaChange::ChangeIdentity { .. }
+            | SchemaChange::ChangeGenerated { .. }
+            | SchemaChange::ChangeStorage { .. }
+            | SchemaChange::ChangeKey { .. }
+            | SchemaChange::ChangeConstraint { .. }
+            | SchemaChange::DropTable
+            | SchemaChange::RenameTable { .. }
+            | SchemaChange::MovePartition { .. }
+            | SchemaChange::TruncatePartition { .. }
+            | SchemaChange::TruncateTable
+            | SchemaChange::ReplaceRows { .. }
+            | SchemaChange::Unknown { .. } => true,
+        }
+    }
+}
