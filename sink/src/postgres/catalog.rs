@@ -1,6 +1,7 @@
 //! The live target table: one query's JSON → the table model, with what `check` wants to know beside it.
 
 use schemas::{
+    diff::shape_difference,
     native::{Native, postgres::Native as Pg},
     table::{Column, ColumnId, Default, Generated, RowKey, Table, TableId, UniqueIndex},
 };
@@ -151,45 +152,18 @@ fn native(raw: &RawColumn) -> Result<Pg, String> {
     Ok(Pg::from_catalog(name, raw.modifier, raw.labels.clone(), raw.dimensions))
 }
 
-/// In words, what is not as expected; None: the shapes agree. Columns are compared by name, type, nullability and key. Their
-/// order, defaults, comments and further indexes say nothing about what rows become.
+/// In words, what is not as expected; None: the shapes agree. Columns are compared by name, type, nullability and key.
 pub fn difference(id: &TableId, expected: Option<&Table>, live: Option<&Table>) -> Option<String> {
-    let (expected, live) = match (expected, live) {
-        (None, None) => return None,
-        (Some(_), None) => return Some(format!("the table {id} is not there")),
-        (None, Some(_)) => return Some(format!("the table {id} is there already")),
-        (Some(expected), Some(live)) => (expected, live),
-    };
-    let mut words = Vec::new();
-    for column in &expected.columns {
-        match live.column(&column.name) {
-            None => words.push(format!("column {} is missing", column.name)),
-            Some(there) => words.extend(column_difference(column, there)),
+    match (expected, live) {
+        (None, None) => None,
+        (Some(_), None) => Some(format!("the table {id} is not there")),
+        (None, Some(_)) => Some(format!("the table {id} is there already")),
+        (Some(expected), Some(live)) => {
+            let mut words = shape_difference(expected, live);
+            let computed = live.columns.iter().filter(|c| c.generated.is_some());
+            let unexpected = computed.filter(|c| expected.column(&c.name).is_some_and(|e| e.generated.is_none()));
+            words.extend(unexpected.map(|c| format!("column `{}` is computed by the target", c.name)));
+            (!words.is_empty()).then(|| words.join("; "))
         }
     }
-    for column in live.columns.iter().filter(|c| expected.column(&c.name).is_none()) {
-        words.push(format!("column {} ({}) is there but not expected", column.name, column.native));
-    }
-    let key = |table: &Table| table.key_columns().iter().map(|c| c.name.clone()).collect::<Vec<_>>();
-    let (ours, theirs) = (key(expected), key(live));
-    if ours != theirs {
-        let named = |key: &[String]| if key.is_empty() { "no key".to_owned() } else { format!("the key ({})", key.join(", ")) };
-        words.push(format!("it has {} instead of {}", named(&theirs), named(&ours)));
-    }
-    (!words.is_empty()).then(|| words.join("; "))
-}
-
-fn column_difference(expected: &Column, live: &Column) -> Vec<String> {
-    let mut words = Vec::new();
-    if expected.native != live.native {
-        words.push(format!("column {} is {} instead of {}", expected.name, live.native, expected.native));
-    }
-    if expected.nullable != live.nullable {
-        let word = |nullable: bool| if nullable { "nullable" } else { "NOT NULL" };
-        words.push(format!("column {} is {} instead of {}", expected.name, word(live.nullable), word(expected.nullable)));
-    }
-    if live.generated.is_some() && expected.generated.is_none() {
-        words.push(format!("column {} is computed by the target", expected.name));
-    }
-    words
 }

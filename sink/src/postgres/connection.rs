@@ -42,6 +42,17 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Silences foreign keys and row triggers for this session, where the role may: rows of several tables arrive in no common
+    /// order. Returns whether it may.
+    pub async fn replicate(&self) -> Result<bool, SinkError> {
+        let sql = "SET session_replication_role = replica";
+        match self.client.batch_execute(sql).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(false),
+            Err(error) => Err(self.sorted(&error, sql)),
+        }
+    }
+
     async fn one_text(&self, sql: &str) -> Result<String, SinkError> {
         let row = self.client.query_one(sql, &[]).await.map_err(|e| self.sorted(&e, sql))?;
         row.try_get(0).map_err(|e| self.sorted(&e, sql))

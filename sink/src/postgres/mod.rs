@@ -7,6 +7,7 @@
 
 mod arrays;
 pub mod catalog;
+pub mod check;
 pub mod config;
 mod connection;
 mod effects;
@@ -66,6 +67,7 @@ impl Target for PostgresTarget {
 
     async fn writer(&self) -> Result<PostgresWriter, SinkError> {
         let (connection, sink) = self.open().await?;
+        connection.replicate().await?;
         PostgresWriter::new(connection, sink, self.sink.clone()).await
     }
 }

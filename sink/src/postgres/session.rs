@@ -106,6 +106,9 @@ impl PostgresSession {
             }
         }
         self.must_be(table, first.before.as_ref(), first.after.as_ref(), "before the change").await?;
+        if let (None, Some(made)) = (&first.before, &first.after) {
+            self.make_schema(&made.id.namespace).await?;
+        }
         for step in plan {
             tracing::info!(%table, sql = step.sql, "run on the target");
             if let Err(error) = self.connection.client.batch_execute(&step.sql).await {
@@ -117,6 +120,14 @@ impl PostgresSession {
         self.end_intent(table).await?;
         self.batch("COMMIT", "commit a plan").await?;
         Ok(Attempt::Done)
+    }
+
+    /// Asks first: CREATE SCHEMA IF NOT EXISTS needs a right even where there is nothing to do.
+    async fn make_schema(&self, name: &str) -> Result<(), SinkError> {
+        let doing = format!("create the schema {name}");
+        let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+        let row = self.connection.client.query_one(there, &[&name]).await.map_err(|e| self.sorted(&e, &doing))?;
+        if row.get(0) { Ok(()) } else { self.batch(&format!("CREATE SCHEMA {}", sql::quote(name)), &doing).await }
     }
 
     /// A lock not had is tried again; what the server refuses stops, with nothing changed.
