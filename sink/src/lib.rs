@@ -4,6 +4,7 @@ pub mod batch;
 pub mod consumer;
 pub mod error;
 pub mod evolve;
+pub mod postgres;
 pub mod process;
 pub mod row;
 pub mod shared;

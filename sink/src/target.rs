@@ -112,8 +112,8 @@ pub trait Target: Send + Sync + 'static {
     fn capabilities(&self) -> &'static Capabilities;
     /// Names and types of a source table on this target, as configured.
     fn view(&self, table: &TableId) -> Result<View, SinkError>;
-    /// A step of a plan as statements: together they are one change of shape.
-    fn render(&self, step: &Step) -> Vec<String>;
+    /// A step of a plan as statements: together they are one change of shape. An error: the target has no exact statement, and why.
+    fn render(&self, step: &Step) -> Result<Vec<String>, String>;
 
     /// Creates what Instar keeps in the target, if it is not there; checks its version.
     fn prepare(&self) -> impl Future<Output = Result<(), SinkError>> + Send;

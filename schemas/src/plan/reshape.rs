@@ -42,7 +42,7 @@ fn with_ids_of(live: &Table, wanted: &Table) -> Table {
         renamed.push((old, column.id));
     }
     let new_id = |old: &ColumnId| renamed.iter().find(|(from, _)| from == old).map_or(*old, |(_, to)| *to);
-    for key in &mut table.primary {
+    if let Some(key) = &mut table.primary {
         key.columns = key.columns.iter().map(new_id).collect();
     }
     table

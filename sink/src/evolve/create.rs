@@ -46,8 +46,8 @@ impl<T: Target> Rules<'_, T> {
             }
         };
         let mut planned = self
-            .statements(steps, || Some(unchanged))
-            .ok_or_else(|| SinkError::Refused(format!("table {id}: the plan does not end in a table")))?;
+            .statements(part, steps, || Some(unchanged))
+            .map_err(|why| SinkError::Refused(format!("sink {}: table {id}: {why}", self.sink.name)))?;
         planned.reason = reason;
         Ok(planned)
     }

@@ -85,7 +85,7 @@ impl<T: Target> Rules<'_, T> {
             return Err(set.decision.message());
         }
         let steps = steps.map_err(|e| e.to_string())?;
-        let mut planned = self.statements(steps, || case.target.cloned()).ok_or_else(|| no_shape(part))?;
+        let mut planned = self.statements(part, steps, || case.target.cloned())?;
         planned.reason = set.decision.reason;
         planned.kept = set.decision.outcome == rules::Verdict::Kept;
         Ok(planned)
@@ -100,7 +100,7 @@ impl<T: Target> Rules<'_, T> {
                 self.change(&case, &self.sink.table(&part.table.id).evolution).0.decision.reason
             }
         };
-        let mut planned = self.statements(Vec::new(), || case.target.cloned()).ok_or_else(|| no_shape(part))?;
+        let mut planned = self.statements(part, Vec::new(), || case.target.cloned())?;
         planned.reason = reason;
         Ok(planned)
     }
@@ -116,29 +116,30 @@ impl<T: Target> Rules<'_, T> {
                 Proposed::Comment(text) => return Err(format!("the proposal cannot be run as it is: {text} Reload the table instead.")),
             }
         }
-        self.statements(steps, || case.target.cloned()).ok_or_else(|| no_shape(part))
+        self.statements(part, steps, || case.target.cloned())
     }
 
     /// Steps as statements. `unchanged`: the shape where there are none.
-    pub fn statements(&self, steps: Vec<Step>, unchanged: impl FnOnce() -> Option<Table>) -> Option<Planned> {
+    pub fn statements(&self, part: &TableEvent, steps: Vec<Step>, unchanged: impl FnOnce() -> Option<Table>) -> Result<Planned, String> {
         let shape = match steps.last() {
-            Some(last) => last.after.clone()?,
-            None => unchanged()?,
+            Some(last) => last.after.clone(),
+            None => unchanged(),
         };
+        let shape = shape.ok_or_else(|| no_shape(part))?;
         let (mut statements, mut sql) = (Vec::new(), Vec::new());
         for step in steps {
-            let rendered = self.target.render(&step);
+            let rendered = self.target.render(&step)?;
             statements.push(PlannedStatement { sql: rendered.join(";\n"), before: step.before, after: step.after });
             sql.extend(rendered);
         }
-        Some(Planned { statements, sql, shape, reason: String::new(), kept: false })
+        Ok(Planned { statements, sql, shape, reason: String::new(), kept: false })
     }
 
     fn proposal(&self, case: &Case<'_>, policy: &Policy) -> Vec<String> {
         let lines = held_proposal(&case.part.changes, &case.context(self, policy));
         let text = |line| match line {
-            Proposed::Step(step) => self.target.render(&step),
-            Proposed::Comment(text) => vec![format!("-- {text}")],
+            Proposed::Step(step) => self.target.render(&step).unwrap_or_else(|why| comment(&why)),
+            Proposed::Comment(text) => comment(&text),
         };
         lines.into_iter().flat_map(text).collect()
     }
@@ -164,6 +165,10 @@ impl<T: Target> Judge for Rules<'_, T> {
             rules::Verdict::Stopped => stop(set.decision.message()),
         }
     }
+}
+
+fn comment(text: &str) -> Vec<String> {
+    text.lines().map(|line| format!("-- {line}")).collect()
 }
 
 /// Ways out where the target table is not as it should be.

@@ -117,8 +117,8 @@ impl Target for FakeTarget {
         Ok(View::plain(TableId::new(self.schema.as_deref().unwrap_or(&table.namespace), &table.name)))
     }
 
-    fn render(&self, step: &Step) -> Vec<String> {
-        vec![match &step.action {
+    fn render(&self, step: &Step) -> Result<Vec<String>, String> {
+        Ok(vec![match &step.action {
             Action::CreateTable => "CREATE".into(),
             Action::DropTable => "DROP TABLE".into(),
             Action::AddColumn { column, fill } => match fill {
@@ -134,7 +134,7 @@ impl Target for FakeTarget {
             Action::DropKey => "DROP KEY".into(),
             Action::AddKey { columns } => format!("KEY {columns:?}"),
             Action::Truncate => "TRUNCATE".into(),
-        }]
+        }])
     }
 
     async fn prepare(&self) -> Result<(), SinkError> {
