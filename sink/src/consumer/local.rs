@@ -103,13 +103,8 @@ impl Consumer for LocalConsumer {
     async fn progress(&self) -> Result<Option<Progress>, SinkError> {
         let name = format!("{}.progress", self.prefix);
         let Some(topic) = self.topic(&name) else { return Ok(None) };
-        let from = self.log.starts(&topic).first().copied().unwrap_or(0);
-        let mut newest = None;
-        self.all(&name, from, |value| {
-            newest = Some(read_progress(value).map_err(|e| unreadable(&name, &e))?);
-            Ok(())
-        })?;
-        Ok(newest)
+        let newest = self.log.newest(&topic, 0).map_err(failed)?;
+        newest.map(|value| read_progress(&value).map_err(|e| unreadable(&name, &e))).transpose()
     }
 
     async fn ends(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
