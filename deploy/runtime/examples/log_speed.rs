@@ -22,7 +22,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let log = Log::open(directory, LogOptions { partitions: 4, retention: Duration::from_secs(3600) })?;
     let topic = log.topic("rows", None, Keep::Retention)?;
-    for (name, batch) in [("append, 10,000 rows a commit", 10_000), ("append, 1,000 rows a commit", 1_000), ("append, 10 rows a commit", 10)] {
+    for (name, batch) in
+        [("append, 10,000 rows a commit", 10_000), ("append, 1,000 rows a commit", 1_000), ("append, 10 rows a commit", 10)]
+    {
         let rows = rows.min(batch * 2_000);
         measure(name, rows, || append(&log, &topic, rows, batch))?;
     }

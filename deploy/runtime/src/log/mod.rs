@@ -133,12 +133,18 @@ const BUFFERS: usize = 64;
 impl Log {
     /// Opens the log in `path`, creating it where it is not there, and takes the directory's lock: tried for 5 s, then `Locked`.
     pub fn open(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogError> {
-        let directory = path.as_ref().to_owned();
-        let make: MakeStore = Box::new({
-            let directory = directory.clone();
-            move || store::create(&directory)
-        });
-        Self::open_with(directory, options, make, lock::PATIENCE)
+        Self::open_within(path.as_ref(), options, lock::PATIENCE)
+    }
+
+    /// [`Self::open`] without waiting for another process to end.
+    pub fn open_at_once(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogError> {
+        Self::open_within(path.as_ref(), options, Duration::ZERO)
+    }
+
+    fn open_within(path: &Path, options: LogOptions, patience: Duration) -> Result<Self, LogError> {
+        let directory = path.to_owned();
+        let make: MakeStore = Box::new(move || store::create(&directory));
+        Self::open_with(path.to_owned(), options, make, patience)
     }
 
     fn open_with(directory: PathBuf, options: LogOptions, make: MakeStore, patience: Duration) -> Result<Self, LogError> {
