@@ -296,7 +296,13 @@ impl Log {
             LogError::Broken(format!("{directory}: topic {} lane {lane}: the block at offset {last} is broken: {why}", topic.name))
         };
         let table = transaction.open_table(BLOCKS).map_err(|e| trouble(e.into()))?;
-        let range = table.range((topic.number, lane, from)..=(topic.number, lane, u64::MAX)).map_err(|e| trouble(e.into()))?;
+        // A commit of this moment may be in the store already and not in the bounds: it is read next time. Where only the newest
+        // record is kept, that commit has taken away the one that the bounds name.
+        let last = match topic.keep {
+            Keep::Retention | Keep::Forever => bounds.end - 1,
+            Keep::Newest => u64::MAX,
+        };
+        let range = table.range((topic.number, lane, from)..=(topic.number, lane, last)).map_err(|e| trouble(e.into()))?;
         for entry in range {
             let (key, block) = entry.map_err(|e| trouble(e.into()))?;
             let (block, last) = (block.value(), key.value().2);

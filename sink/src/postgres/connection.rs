@@ -1,0 +1,143 @@
+//! One connection, and what its errors mean.
+
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, error::SqlState};
+
+use super::config::Settings;
+use crate::error::SinkError;
+
+/// An open connection. Dropping it closes it; what it had begun is rolled back by the server.
+pub struct Connection {
+    pub client: Client,
+    /// `host:port/database`, for messages.
+    pub server: String,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The socket goes at once, not when a statement of ours answers.
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    pub async fn open(settings: &Settings) -> Result<Connection, SinkError> {
+        let server = settings.server.clone();
+        let (client, connection) =
+            settings.client.connect(settings.tls.clone()).await.map_err(|e| sorted(&e, &server, "connect to the target"))?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection to the target ended");
+            }
+        });
+        let connection = Connection { client, server, driver };
+        let encoding = connection.one_text("SHOW server_encoding").await?;
+        if encoding != "UTF8" {
+            return Err(SinkError::Refused(format!(
+                "the database {} has the encoding {encoding}: text would be changed on its way; use a database with the encoding UTF8",
+                connection.server
+            )));
+        }
+        Ok(connection)
+    }
+
+    /// Silences foreign keys and row triggers for this session, where the role may: rows of several tables arrive in no common
+    /// order. Returns whether it may.
+    pub async fn replicate(&self) -> Result<bool, SinkError> {
+        let sql = "SET session_replication_role = replica";
+        match self.client.batch_execute(sql).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(false),
+            Err(error) => Err(self.sorted(&error, sql)),
+        }
+    }
+
+    async fn one_text(&self, sql: &str) -> Result<String, SinkError> {
+        let row = self.client.query_one(sql, &[]).await.map_err(|e| self.sorted(&e, sql))?;
+        row.try_get(0).map_err(|e| self.sorted(&e, sql))
+    }
+
+    /// What to do about `error`; `doing` says what was tried.
+    pub fn sorted(&self, error: &tokio_postgres::Error, doing: &str) -> SinkError {
+        sorted(error, &self.server, doing)
+    }
+
+    /// Ends an open transaction, for better or worse: where that fails too, the connection is closed.
+    pub async fn rollback(&self) {
+        if let Err(error) = self.client.batch_execute("ROLLBACK").await {
+            tracing::debug!(%error, "roll back");
+        }
+    }
+}
+
+/// Sorts an error of the server or of the connection by what must be done. The server's `detail` is left out: it quotes rows.
+pub fn sorted(error: &tokio_postgres::Error, server: &str, doing: &str) -> SinkError {
+    let Some(db) = error.as_db_error() else {
+        let message = format!("{doing}: {server}: {}", with_causes(error));
+        // Settings that cannot work, as against a server that does not answer.
+        let lasting = message.contains("password missing") || message.contains("invalid configuration") || message.contains("TLS");
+        return if lasting { SinkError::Refused(message) } else { SinkError::Transient(message) };
+    };
+    let mut message = format!("{doing}: {server}: {}", db.message());
+    if let Some(table) = db.table() {
+        message.push_str(&format!(" (table {}.{table}", db.schema().unwrap_or_default()));
+        if let Some(column) = db.column() {
+            message.push_str(&format!(", column {column}"));
+        }
+        if let Some(constraint) = db.constraint() {
+            message.push_str(&format!(", constraint {constraint}"));
+        }
+        message.push(')');
+    }
+    if let Some(hint) = db.hint() {
+        message.push_str(&format!("; {hint}"));
+    }
+    message.push_str(&format!(" [{}]", db.code().code()));
+    match class(db.code()) {
+        Class::Transient => SinkError::Transient(message),
+        Class::Refused => SinkError::Refused(message),
+        Class::Stop => SinkError::Stop { message },
+    }
+}
+
+fn with_causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+enum Class {
+    Transient,
+    Refused,
+    Stop,
+}
+
+fn class(code: &SqlState) -> Class {
+    let code = code.code();
+    // 57014 is a statement cancelled by hand or by statement_timeout; 25006 a server that has become a standby.
+    if matches!(code, "55P03" | "57014" | "25006") {
+        return Class::Transient;
+    }
+    match code.get(..2) {
+        // Connection, rolled back to resolve a conflict, resources (disk full, too many connections), shutdown, I/O.
+        Some("08" | "40" | "53" | "57" | "58") => Class::Transient,
+        // Wrong password, unknown database, missing right.
+        Some("28" | "3D") => Class::Refused,
+        _ if code == "42501" => Class::Refused,
+        _ => Class::Stop,
+    }
+}
+
+/// Whether a statement waited for a lock in vain: 55P03 by `lock_timeout`, 40P01 a deadlock.
+pub fn lock_not_had(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
+}
