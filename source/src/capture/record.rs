@@ -79,14 +79,14 @@ impl Batch {
         Writer { batch: self, table, ts_ms: now_ms(), partial: false }
     }
 
-    /// Puts the staged records into the publisher's transaction, numbered from `seq + 1` on; `seq` is then the last one's.
-    /// Stops early where `full` says so; returns how many were put.
+    /// Puts the staged records from `from` on into the publisher's transaction, each numbered by `seq`. Stops where `full` says so;
+    /// returns how far it came.
     pub fn publish<P: Publisher>(
         &mut self,
         table: &Captured,
         from: Cursor,
         epoch: Epoch,
-        seq: &mut Seq,
+        mut seq: impl FnMut() -> Seq,
         publisher: &mut P,
         full: impl Fn((usize, usize)) -> bool,
     ) -> Result<Cursor, CaptureError> {
@@ -100,10 +100,9 @@ impl Batch {
                 return Err(CaptureError::Transport(format!("a staged record of {} ends early", table.id())));
             };
             self.value.clear();
-            put_head(&mut self.value, table.value_schema, epoch, *seq + 1);
+            put_head(&mut self.value, table.value_schema, epoch, seq());
             self.value.extend_from_slice(&bytes[key..]);
             publisher.produce(table.topic, staged.lane, (key > 0).then_some(&bytes[..key]), &self.value)?;
-            *seq += 1;
             record += 1;
             offset += key + rest;
         }

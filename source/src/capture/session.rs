@@ -124,10 +124,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.take_commands().await?;
         self.dropped.clear();
         self.withheld = self.accepted.is_some();
-        self.publish_due().await?;
-        if self.source.state().state == SourceState::Paused {
+        if self.withheld || self.source.state().state == SourceState::Paused {
             return Ok(None);
         }
+        self.publish_due().await?;
         self.renew_copies().await?;
         self.copy().await?;
         let copied = self.tools.settings.snapshot.mode == SnapshotMode::Only && !self.has_copies();

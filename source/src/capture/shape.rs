@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use metrics::{Counter, counter};
 use schemas::{
     event::{SchemaEvent, TableEvent, TableProgress, Version},
     table::{Table, TableId},
@@ -12,6 +13,7 @@ use schemas::{
     },
 };
 
+use super::metric;
 use crate::{
     engine::Published,
     error::CaptureError,
@@ -29,6 +31,8 @@ pub(super) struct Captured {
     pub spreads: bool,
     pub key_schema: Option<u32>,
     pub value_schema: u32,
+    /// Counts what is published of it.
+    pub rows: Counter,
 }
 
 impl Captured {
@@ -50,6 +54,7 @@ impl Captured {
             spreads: event.table.spreads(),
             key_schema: event.key_schema,
             value_schema: event.value_schema,
+            rows: counter!(metric::ROWS, "table" => event.table.id.to_string()),
         }
     }
 
@@ -84,13 +89,13 @@ impl Shapes {
     }
 
     /// The tables of `progress` that an event has introduced, as the newest event left each.
-    pub async fn rebuild<'a, P: Publisher>(
+    pub async fn rebuild<'a, P: Publisher, Q: 'a>(
         events: &[SchemaEvent],
-        tables: impl Iterator<Item = &'a TableProgress>,
+        tables: impl Iterator<Item = &'a TableProgress<Q>>,
         publisher: &mut P,
     ) -> Result<Self, CaptureError> {
         let mut shapes = Shapes::default();
-        for table in tables.filter(|t| t.version > 0) {
+        for table in tables.filter(|t| !t.retired && t.version > 0) {
             let (topic, _) = publisher.topic(&table.topic, Some(table.lanes)).await?;
             let of_table = || events.iter().filter_map(|e| e.table(&table.id)).filter(|t| t.version == table.version);
             let (Some(introduced), Some(newest)) = (of_table().next(), of_table().last()) else {

@@ -1,6 +1,6 @@
 //! What the source is doing, for status pages and probes of its own process. What is durable stands in the progress topic.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use schemas::{
     event::{Epoch, Progress, Seq, SourceState},
@@ -68,6 +68,12 @@ impl Reporter {
         (Self(sender), receiver)
     }
 
+    /// How far the source has come: changes with every commit that moved it.
+    pub(super) fn reached(&self) -> (String, Seq, Epoch) {
+        let status = self.0.borrow();
+        (status.position.clone(), status.seq, status.epoch)
+    }
+
     pub(super) fn state(&self, state: State, message: &str) {
         self.0.send_if_modified(|status| {
             let changed = status.state != state || status.message != message;
@@ -78,7 +84,7 @@ impl Reporter {
     }
 
     /// Takes over what was just made durable.
-    pub(super) fn committed(&self, progress: &Progress) {
+    pub(super) fn committed<P: Display>(&self, progress: &Progress<P>) {
         self.0.send_modify(|status| {
             status.state = match progress.state {
                 SourceState::Running => State::Running,
@@ -86,13 +92,14 @@ impl Reporter {
                 SourceState::Stopped => State::Stopped,
             };
             status.message.clone_from(&progress.message);
-            status.position.clone_from(&progress.position);
+            status.position = progress.position.to_string();
             status.epoch = progress.epoch;
             status.seq = progress.seq;
             status.commit_ts_ms = progress.commit_ts_ms;
             status.tables = progress
                 .tables
                 .values()
+                .filter(|t| !t.retired)
                 .map(|t| {
                     let copy = t.copy.as_ref().map(|c| CopyStatus { rows_done: c.rows_done, rows_estimated: c.rows_estimated });
                     (t.id.clone(), copy)
