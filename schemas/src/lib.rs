@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no environment, no async runtime, no driver.
 
 pub mod change;
+pub mod classify;
 pub mod event;
 pub mod native;
 pub mod order;

@@ -156,3 +156,38 @@ impl Type {
         }
     }
 }
+
+impl Type {
+    /// The type in words, for messages and tables.
+    pub fn describe(&self) -> String {
+        let sized = |name: &str, length: &Option<u32>| length.map_or_else(|| name.to_owned(), |n| format!("{name}({n})"));
+        match self {
+            Type::Boolean => "boolean".into(),
+            Type::Integer { bits, unsigned } => format!("{bits}-bit {}integer", if *unsigned { "unsigned " } else { "" }),
+            Type::Float32 => "32-bit float".into(),
+            Type::Float64 => "64-bit float".into(),
+            Type::Decimal { precision, scale } => format!("decimal({precision},{scale})"),
+            Type::Numeric => "decimal of any size".into(),
+            Type::Text { length, fixed } => sized(if *fixed { "fixed text" } else { "text" }, length),
+            Type::Json => "json".into(),
+            Type::Enum { labels } => format!("enum of {} labels", labels.len()),
+            Type::Set { labels } => format!("set of {} labels", labels.len()),
+            Type::Bytes { length, fixed } => sized(if *fixed { "fixed bytes" } else { "bytes" }, length),
+            Type::Bits { length, varying } => format!("{}bits({length})", if *varying { "varying " } else { "" }),
+            Type::Date => "date".into(),
+            Type::Time { precision } => format!("time({precision})"),
+            Type::TimeTz { precision } => format!("time({precision}) with offset"),
+            Type::Duration { precision } => format!("duration({precision})"),
+            Type::DateTime { precision } => format!("date-time({precision})"),
+            Type::Timestamp { precision } => format!("instant({precision})"),
+            Type::Year => "year".into(),
+            Type::Interval => "interval".into(),
+            Type::Uuid => "uuid".into(),
+            Type::Inet => "network address".into(),
+            Type::Xml => "xml".into(),
+            Type::Geometry => "geometry".into(),
+            Type::Array { element } => format!("array of {}", element.describe()),
+            Type::Verbatim { name } => name.clone(),
+        }
+    }
+}

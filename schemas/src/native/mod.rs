@@ -6,8 +6,17 @@ pub mod postgres;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::types::Type;
+
+/// A source type that an engine has no type for which holds every value exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("type {declaration} has no exact counterpart: {why}")]
+pub struct Unsupported {
+    pub declaration: String,
+    pub why: String,
+}
 
 /// A column's declaration as its engine knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Type;
 
+mod declare;
+mod fit;
+mod parse;
+
+pub use declare::declare;
+pub use fit::{Check, Fit, fit, fit_column};
+
 /// A column type, aliases and domains resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -157,8 +164,116 @@ impl Native {
 }
 
 impl fmt::Display for Native {
-    /// The type as `format_type` prints it.
+    /// The type as `format_type` prints it. Six digits of a second are the default and are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Native::Boolean => f.write_str("boolean"),
+            Native::SmallInt => f.write_str("smallint"),
+            Native::Integer => f.write_str("integer"),
+            Native::BigInt => f.write_str("bigint"),
+            Native::Real => f.write_str("real"),
+            Native::Double => f.write_str("double precision"),
+            Native::Numeric { size: Some((precision, scale)) } => write!(f, "numeric({precision},{scale})"),
+            Native::Numeric { size: None } => f.write_str("numeric"),
+            Native::Money => f.write_str("money"),
+            Native::Text => f.write_str("text"),
+            Native::VarChar { length } => sized(f, "character varying", *length),
+            Native::Char { length } => sized(f, "character", Some(*length)),
+            Native::InternalChar => f.write_str("\"char\""),
+            Native::Name => f.write_str("name"),
+            Native::Bytea => f.write_str("bytea"),
+            Native::Bit { length } => sized(f, "bit", Some(*length)),
+            Native::VarBit { length } => sized(f, "bit varying", *length),
+            Native::Date => f.write_str("date"),
+            Native::Time { precision } => temporal(f, "time", *precision, " without time zone"),
+            Native::TimeTz { precision } => temporal(f, "time", *precision, " with time zone"),
+            Native::Timestamp { precision } => temporal(f, "timestamp", *precision, " without time zone"),
+            Native::TimestampTz { precision } => temporal(f, "timestamp", *precision, " with time zone"),
+            Native::Interval { precision } => temporal(f, "interval", *precision, ""),
+            Native::Uuid => f.write_str("uuid"),
+            Native::Json => f.write_str("json"),
+            Native::Jsonb => f.write_str("jsonb"),
+            Native::Xml => f.write_str("xml"),
+            Native::Inet => f.write_str("inet"),
+            Native::Cidr => f.write_str("cidr"),
+            Native::MacAddr => f.write_str("macaddr"),
+            Native::MacAddr8 => f.write_str("macaddr8"),
+            Native::Oid => f.write_str("oid"),
+            Native::Enum { name, .. } | Native::Other { name } => f.write_str(name),
+            Native::Array { element, .. } => write!(f, "{element}[]"),
+        }
     }
+}
+
+fn sized(f: &mut fmt::Formatter<'_>, name: &str, length: Option<u32>) -> fmt::Result {
+    match length {
+        Some(length) => write!(f, "{name}({length})"),
+        None => f.write_str(name),
+    }
+}
+
+fn temporal(f: &mut fmt::Formatter<'_>, name: &str, precision: u8, zone: &str) -> fmt::Result {
+    if precision == FRACTION { write!(f, "{name}{zone}") } else { write!(f, "{name}({precision}){zone}") }
+}
+
+/// Digits of a second where a declaration names none.
+const FRACTION: u8 = 6;
+
+impl Native {
+    /// The type of a catalog row: `pg_type.typname` and `pg_attribute.atttypmod` (-1: none). `labels` are the labels of an
+    /// enum type in their order, `dimensions` is `attndims`. A domain must be resolved to its base type before.
+    pub fn from_catalog(type_name: &str, typmod: i32, labels: Option<Vec<String>>, dimensions: u8) -> Native {
+        if let Some(element) = type_name.strip_prefix('_') {
+            let element = Box::new(Native::from_catalog(element, typmod, labels, 0));
+            return Native::Array { element, dimensions };
+        }
+        if let Some(labels) = labels {
+            return Native::Enum { name: type_name.to_owned(), labels };
+        }
+        let modifier = u32::try_from(typmod).ok();
+        // Lengths of character types are stored with four bytes of header added.
+        let length = modifier.map(|m| m.saturating_sub(4));
+        let fraction = modifier.map_or(FRACTION, |m| u8::try_from(m & 0xffff).map_or(FRACTION, |p| p.min(FRACTION)));
+        match type_name {
+            "bool" => Native::Boolean,
+            "int2" => Native::SmallInt,
+            "int4" => Native::Integer,
+            "int8" => Native::BigInt,
+            "float4" => Native::Real,
+            "float8" => Native::Double,
+            "numeric" => Native::Numeric { size: length.map(numeric_size) },
+            "money" => Native::Money,
+            "text" => Native::Text,
+            "varchar" => Native::VarChar { length },
+            "bpchar" => Native::Char { length: length.unwrap_or(1) },
+            "char" => Native::InternalChar,
+            "name" => Native::Name,
+            "bytea" => Native::Bytea,
+            "bit" => Native::Bit { length: modifier.unwrap_or(1) },
+            "varbit" => Native::VarBit { length: modifier },
+            "date" => Native::Date,
+            "time" => Native::Time { precision: fraction },
+            "timetz" => Native::TimeTz { precision: fraction },
+            "timestamp" => Native::Timestamp { precision: fraction },
+            "timestamptz" => Native::TimestampTz { precision: fraction },
+            "interval" => Native::Interval { precision: fraction },
+            "uuid" => Native::Uuid,
+            "json" => Native::Json,
+            "jsonb" => Native::Jsonb,
+            "xml" => Native::Xml,
+            "inet" => Native::Inet,
+            "cidr" => Native::Cidr,
+            "macaddr" => Native::MacAddr,
+            "macaddr8" => Native::MacAddr8,
+            "oid" => Native::Oid,
+            other => Native::Other { name: other.to_owned() },
+        }
+    }
+}
+
+/// Precision and scale of a numeric's modifier; the scale is an 11-bit two's complement since PostgreSQL 15.
+fn numeric_size(modifier: u32) -> (u16, i16) {
+    let precision = (modifier >> 16) as u16;
+    let scale = ((modifier & 0x7ff) as i16 ^ 1024) - 1024;
+    (precision, scale)
 }
