@@ -144,9 +144,17 @@ pub enum Chunk<P> {
     OtherShape,
 }
 
+/// What a table's namespace is in an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Namespace {
+    Database,
+    Schema,
+}
+
 /// A source database.
 pub trait Engine: Send + Sync + Sized + 'static {
     const NAME: &'static str;
+    const NAMESPACE: Namespace = Namespace::Database;
     type Position: Position;
     type Stream: Stream<Position = Self::Position>;
     type Reader: ChunkReader<Position = Self::Position>;

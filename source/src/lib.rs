@@ -1,5 +1,6 @@
 //! The source process: captures row and schema changes and publishes them.
 
+pub mod capture;
 pub mod engine;
 pub mod error;
 pub mod publisher;

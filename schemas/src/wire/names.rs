@@ -45,6 +45,31 @@ pub fn topic(prefix: &str, table: &TableId) -> String {
     format!("{prefix}.{}.{}", segment(&table.namespace), segment(&table.name))
 }
 
+/// The topic of the schema-version events.
+pub fn versions(prefix: &str) -> String {
+    format!("{prefix}.schema-versions")
+}
+
+/// The topic of the source's progress.
+pub fn progress(prefix: &str) -> String {
+    format!("{prefix}.progress")
+}
+
+/// The topic of operator commands to the source.
+pub fn commands(prefix: &str) -> String {
+    format!("{prefix}.commands")
+}
+
+/// The registry's subject of a topic's keys.
+pub fn key_subject(topic: &str) -> String {
+    format!("{topic}-key")
+}
+
+/// The registry's subject of a topic's values.
+pub fn value_subject(topic: &str) -> String {
+    format!("{topic}-value")
+}
+
 /// The Avro namespace of a topic's records.
 pub fn namespace(topic: &str) -> String {
     topic.split('.').map(avro).collect::<Vec<_>>().join(".")

@@ -1,5 +1,7 @@
 //! Publishes to topics, in transactions. One folder file per transport.
 
+pub mod local;
+
 use std::future::Future;
 
 use schemas::event::{Offset, Progress, SchemaEvent};

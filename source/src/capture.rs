@@ -1,0 +1,164 @@
+//! The source loop, the same for every engine: reads the stream, publishes rows and events, copies tables, obeys commands.
+//!
+//! Every decision about order is `schemas::order::source`'s; what happens here is carried out from what is durable, so that the
+//! process may end at any instruction and a new one goes on.
+
+mod boundary;
+mod chunk;
+mod command;
+mod control;
+mod copy;
+mod metric;
+mod record;
+mod session;
+mod setting;
+mod shape;
+mod start;
+mod status;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::time::Duration;
+
+use metrics::counter;
+use runtime::config::OnStop;
+use schemas::event::SourceState;
+use tokio::sync::watch;
+
+pub use self::{
+    command::Command,
+    setting::{CommitBounds, Settings},
+    status::{CopyStatus, Reporter, SourceStatus, State},
+};
+use self::{record::now_ms, session::Tools};
+use crate::{engine::Engine, error::CaptureError, publisher::Publisher};
+
+/// Why the loop ended without an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The process was asked to end; everything read is committed.
+    Shutdown,
+    /// `snapshot.mode: only`, and all tables are copied.
+    Copied,
+    /// A person must act (exit 3). Durable; a restart stands at the same place.
+    Stopped { message: String },
+}
+
+/// Captures until the shutdown is set to true, a person must act (`on_stop: exit`), or an error that does not go away.
+///
+/// After a transient fault it connects again, with growing pauses, and goes on from the last committed progress.
+pub async fn run<E: Engine, P: Publisher>(
+    engine: &mut E,
+    publisher: &mut P,
+    settings: &Settings,
+    reporter: &Reporter,
+    shutdown: watch::Receiver<bool>,
+) -> Result<Ended, CaptureError> {
+    refuse_what_is_not_built(settings)?;
+    let mut pause = settings.retry.initial;
+    loop {
+        reporter.state(State::Starting, "");
+        let before = reporter.reached();
+        let mut tools = Tools { engine, publisher, settings, reporter, shutdown: shutdown.clone() };
+        let ended = attempt(&mut tools).await;
+        match ended {
+            Ok(ended) => {
+                match &ended {
+                    Ended::Stopped { message } => reporter.state(State::Stopped, message),
+                    Ended::Shutdown | Ended::Copied => reporter.state(State::Down, ""),
+                }
+                return Ok(ended);
+            }
+            Err(CaptureError::Transient(reason)) => {
+                if reporter.reached() != before {
+                    pause = settings.retry.initial;
+                }
+                tracing::warn!(reason, seconds = pause.as_secs_f64(), "transient fault: the source connects again");
+                counter!(metric::RETRIES).increment(1);
+                reporter.state(State::Retrying, &reason);
+                if wait(pause, &mut tools.shutdown).await {
+                    reporter.state(State::Down, "");
+                    return Ok(Ended::Shutdown);
+                }
+                pause = (pause * 2).min(settings.retry.max);
+            }
+            Err(CaptureError::Stop { message }) => {
+                reporter.state(State::Stopped, &message);
+                if let Some(ended) = stopped(&mut tools, message).await? {
+                    return Ok(ended);
+                }
+            }
+            Err(e @ (CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_))) => {
+                reporter.state(State::Down, &e.to_string());
+                return Err(e);
+            }
+        }
+    }
+}
+
+async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result<Ended, CaptureError> {
+    let again = Tools {
+        engine: &mut *tools.engine,
+        publisher: &mut *tools.publisher,
+        settings: tools.settings,
+        reporter: tools.reporter,
+        shutdown: tools.shutdown.clone(),
+    };
+    let mut stop = tools.shutdown.clone();
+    let session = tokio::select! {
+        session = start::open(again) => session?,
+        _ = stop.wait_for(|stop| *stop) => return Ok(Ended::Shutdown),
+    };
+    tools.reporter.state(State::Running, "");
+    session.run().await
+}
+
+/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command.
+async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: String) -> Result<Option<Ended>, CaptureError> {
+    tracing::error!(reason = message, "the source stands");
+    let Some(mut progress) = tools.publisher.start().await? else { return Ok(Some(Ended::Stopped { message })) };
+    progress.state = SourceState::Stopped;
+    progress.message.clone_from(&message);
+    progress.ts_ms = now_ms();
+    tools.publisher.commit(&progress).await?;
+    tools.reporter.committed(&progress);
+    match tools.settings.on_stop {
+        OnStop::Exit => Ok(Some(Ended::Stopped { message })),
+        OnStop::Wait => loop {
+            if wait(tools.settings.poll, &mut tools.shutdown).await {
+                return Ok(Some(Ended::Shutdown));
+            }
+            if !tools.publisher.commands(progress.command).await?.is_empty() {
+                return Ok(None);
+            }
+        },
+    }
+}
+
+/// Waits, or less where the process is to end; whether it is.
+async fn wait(pause: Duration, shutdown: &mut watch::Receiver<bool>) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => false,
+        ended = shutdown.wait_for(|stop| *stop) => ended.is_ok(),
+    }
+}
+
+fn refuse_what_is_not_built(settings: &Settings) -> Result<(), CaptureError> {
+    let unbuilt = |table: &runtime::config::CapturedTable| {
+        let keys = [
+            ("columns", !table.columns.is_empty()),
+            ("exclude_columns", !table.exclude_columns.is_empty()),
+            ("key", !table.key.is_empty()),
+            ("filter", table.filter.is_some()),
+        ];
+        keys.into_iter().find_map(|(key, set)| set.then_some(key))
+    };
+    match settings.tables.iter().find_map(|t| unbuilt(t).map(|key| (key, t))) {
+        None => Ok(()),
+        Some((key, table)) => Err(CaptureError::Refused(format!(
+            "source.tables: `{key}` of {} is not supported yet: name the table alone and leave columns out at the sink",
+            table.table
+        ))),
+    }
+}

@@ -1,0 +1,178 @@
+//! Publishes an event by the protocol's boundary sequence, and carries what it changes into the tables that rows are written under.
+
+use metrics::counter;
+use schemas::{
+    change::SchemaChange,
+    event::{EventKind, SchemaEvent, TableEvent},
+    order::{
+        boundary::{Act, Boundary},
+        source::{Draft, Source},
+    },
+    table::TableId,
+    wire::{envelope::put_truncate, row::RowSchema},
+};
+
+use super::{
+    metric,
+    record::{Origin, now_ms},
+    session::Session,
+    shape::{Captured, Schemas},
+};
+use crate::{
+    engine::{Engine, Stream},
+    error::CaptureError,
+    publisher::{Publisher, TopicHandle},
+};
+
+/// Carries an event's sequence out up to the point where everything is known; the caller publishes it with what belongs to it.
+pub(super) async fn prepare<P, Q>(
+    boundary: &mut Boundary<P>,
+    source: &Source<P>,
+    publisher: &mut Q,
+    known: impl Fn(&TableId) -> Option<Schemas>,
+) -> Result<Vec<TopicHandle>, CaptureError>
+where
+    P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display,
+    Q: Publisher,
+{
+    let mut topics = Vec::new();
+    loop {
+        match boundary.act() {
+            Act::Commit => {
+                // Without an older row in the open transaction there is nothing that has to become durable first.
+                if publisher.pending().0 > 0 {
+                    publisher.commit(&source.progress(now_ms())).await?;
+                }
+                boundary.committed();
+            }
+            Act::Register(index) => {
+                let table = of(boundary, index)?;
+                topics.push(publisher.topic(&table.topic, Some(table.lanes)).await?.0);
+                let schemas = match known(&table.table.id) {
+                    Some(schemas) => schemas,
+                    None => Schemas::register(&table.topic, &table.table, publisher).await?,
+                };
+                boundary.registered(index, schemas.key, schemas.value);
+            }
+            Act::Ends(index) => {
+                let topic = topics.get(index).copied().ok_or_else(incomplete)?;
+                boundary.ends(index, publisher.ends(topic).await?);
+            }
+            Act::Publish => return Ok(topics),
+        }
+    }
+}
+
+fn of<P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display>(boundary: &Boundary<P>, index: usize) -> Result<TableEvent, CaptureError> {
+    boundary.table(index).cloned().ok_or_else(incomplete)
+}
+
+pub(super) fn incomplete() -> CaptureError {
+    CaptureError::Transport("an event was to be published before its sequence was complete".into())
+}
+
+impl<E: Engine, P: Publisher> Session<'_, E, P> {
+    /// Publishes an event; what it changes is durable when this returns.
+    pub async fn publish_event(&mut self, draft: Draft<E::Position>) -> Result<(), CaptureError> {
+        let recorded_only = !draft.epoch;
+        let mut boundary = Boundary::new(&mut self.source, draft);
+        let shapes = &self.shapes;
+        let known = |id: &TableId| {
+            let captured = shapes.get(id).filter(|_| recorded_only)?;
+            Some(Schemas { key: captured.key_schema, value: captured.value_schema })
+        };
+        let topics = prepare(&mut boundary, &self.source, self.tools.publisher, known).await?;
+        let (event, mut after) = boundary.publish(&self.source).ok_or_else(incomplete)?;
+        for (table, topic) in event.tables.iter().zip(&topics) {
+            if table.changes.contains(&SchemaChange::TruncateTable) {
+                self.produce_truncates(&event, table, *topic, &mut after)?;
+            }
+        }
+        self.tools.publisher.commit_event(&event, &after.progress(now_ms())).await?;
+        self.source = after;
+        tracing::info!(epoch = event.epoch, kind = event.kind.name(), position = event.position, ddl = event.ddl, "event published");
+        counter!(metric::EVENTS, "kind" => event.kind.name()).increment(1);
+        for (table, topic) in event.tables.iter().zip(topics) {
+            self.take_over(&event, table, topic);
+        }
+        self.committed();
+        Ok(())
+    }
+
+    /// One `op: t` event per lane, behind the boundary, for readers other than sinks.
+    fn produce_truncates(
+        &mut self,
+        event: &SchemaEvent,
+        table: &TableEvent,
+        topic: TopicHandle,
+        after: &mut Source<E::Position>,
+    ) -> Result<(), CaptureError> {
+        let captured = Captured::of_event(table, topic);
+        let origin = Origin {
+            engine: E::NAME,
+            namespace: E::NAMESPACE,
+            position: &event.position,
+            transaction: None,
+            ts_ms: event.ts_ms,
+            snapshot: false,
+            copying: false,
+            for_sink: None,
+        };
+        let mut source = Vec::new();
+        captured.put_source(&mut source, &origin);
+        let name = table.table.id.name.as_bytes();
+        let mut value = Vec::new();
+        for lane in 0..table.lanes {
+            value.clear();
+            put_truncate(&mut value, table.value_schema, event.epoch.unwrap_or_default(), after.next_seq(), &source, now_ms());
+            self.tools.publisher.produce(topic, lane, captured.keyless().then_some(name), &value)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a table are written by this event from here on.
+    fn take_over(&mut self, event: &SchemaEvent, table: &TableEvent, topic: TopicHandle) {
+        let id = &table.table.id;
+        match event.kind {
+            EventKind::Retire => {
+                self.shapes.remove(id);
+                self.stream.release(id);
+            }
+            EventKind::Initial | EventKind::Reload => self.shapes.insert(Captured::of_event(table, topic)),
+            EventKind::Ddl if event.epoch.is_none() => {
+                if let Some(captured) = self.shapes.get(id) {
+                    let reshaped = captured.reshaped(table.table.clone());
+                    self.shapes.insert(reshaped);
+                }
+            }
+            EventKind::Ddl => {
+                let key = |table: &schemas::table::Table| RowSchema::new(table).key.into_iter().map(|f| (f.column, f.ty)).collect::<Vec<_>>();
+                let before = self.shapes.get(id).map(|captured| key(&captured.published.shape));
+                if before.is_some_and(|before| before != key(&table.table)) && self.source.copying().any(|(copying, _)| copying == id) {
+                    // The bounds of its chunks are those of another key.
+                    self.renewed.insert(id.clone());
+                }
+                self.shapes.insert(Captured::of_event(table, topic));
+            }
+        }
+    }
+
+    /// Publishes the reloads whose pinned place is reached.
+    pub async fn publish_due(&mut self) -> Result<(), CaptureError> {
+        while let Some(draft) = self.source.due() {
+            self.publish_event(draft).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins copies anew that cannot go on from where they are.
+    pub async fn renew_copies(&mut self) -> Result<(), CaptureError> {
+        while let Some(table) = self.renewed.pop_first() {
+            let shape = self.shapes.get(&table).map(|captured| captured.published.shape.clone());
+            if let Some(draft) = shape.and_then(|shape| self.source.view_event(shape)) {
+                self.publish_event(draft).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! One run from connection to end: owns the stream and the progress, and says in which order things are done.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use metrics::{counter, gauge, histogram};
+use runtime::config::{OnStop, SnapshotMode};
+use schemas::{
+    event::SourceState,
+    order::source::Source,
+    table::TableId,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Ended, copy::Copier, metric,
+    record::{Batch, now_ms},
+    setting::Settings,
+    shape::Shapes,
+    status::Reporter,
+};
+use crate::{
+    engine::{Engine, Statement},
+    error::CaptureError,
+    publisher::Publisher,
+};
+
+/// What a session works with; outlives it.
+pub(super) struct Tools<'a, E: Engine, P: Publisher> {
+    pub engine: &'a mut E,
+    pub publisher: &'a mut P,
+    pub settings: &'a Settings,
+    pub reporter: &'a Reporter,
+    pub shutdown: watch::Receiver<bool>,
+}
+
+/// Where the source stands and why.
+#[derive(Debug)]
+pub(super) struct Standing<P> {
+    /// Those that still need a way out.
+    pub tables: BTreeSet<TableId>,
+    pub message: String,
+    pub at: Stop<P>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stop<P> {
+    /// The stream gives nothing more until it is told to skip or pass over the statement at this position.
+    Statement { position: P, ddl: Option<String> },
+    /// The stream has given this statement, but the configuration stops at it.
+    Refused(Statement<P>),
+    /// A row of a group cannot be read; the group goes on without its table when a reload is asked for.
+    Row,
+}
+
+/// A statement that was accepted as without effect: recorded when the stream has passed it.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub ddl: Option<String>,
+    pub tables: Vec<TableId>,
+}
+
+/// The loop's state between a connection and its end.
+pub(super) struct Session<'a, E: Engine, P: Publisher> {
+    pub tools: Tools<'a, E, P>,
+    pub source: Source<E::Position>,
+    pub shapes: Shapes,
+    pub stream: E::Stream,
+    pub copier: Copier<E>,
+    pub standing: Option<Standing<E::Position>>,
+    pub accepted: Option<Accepted>,
+    /// Tables whose rows are passed over until the open group ends: they cannot be read, or are being taken out.
+    pub dropped: BTreeSet<TableId>,
+    /// Nothing may become durable until the position moves: a command is taken that only holds behind it.
+    pub withheld: bool,
+    /// Tables that the configuration takes out or adds, at the next end of a group.
+    pub leaving: Vec<TableId>,
+    pub joining: Vec<TableId>,
+    /// Tables whose copy has to begin anew at the next end of a group.
+    pub renewed: BTreeSet<TableId>,
+    /// Rows of the open group that were published before a restart and are passed over.
+    pub resumed: u64,
+    pub in_group: bool,
+    pub batch: Batch,
+    /// Progress has changed since the last commit.
+    pub dirty: bool,
+    pub first_pending: Option<Instant>,
+    pub last_commit: Instant,
+    pub next_poll: Instant,
+}
+
+impl<E: Engine, P: Publisher> Session<'_, E, P> {
+    /// Works until something ends it.
+    pub async fn run(mut self) -> Result<Ended, CaptureError> {
+        loop {
+            if self.stopping() {
+                self.commit().await?;
+                return Ok(Ended::Shutdown);
+            }
+            if !self.in_group {
+                if let Some(ended) = self.between_groups().await? {
+                    return Ok(ended);
+                }
+                if self.source.state().state == SourceState::Paused {
+                    self.rest().await?;
+                    continue;
+                }
+            }
+            if self.standing.is_some() {
+                if let Some(ended) = self.stand().await? {
+                    return Ok(ended);
+                }
+                continue;
+            }
+            self.turn().await?;
+        }
+    }
+
+    /// All that may only happen where no group is open: configuration, commands, events that are due, the copy.
+    async fn between_groups(&mut self) -> Result<Option<Ended>, CaptureError> {
+        self.take_configuration().await?;
+        self.take_commands().await?;
+        self.dropped.clear();
+        self.withheld = self.accepted.is_some();
+        if self.withheld || self.source.state().state == SourceState::Paused {
+            return Ok(None);
+        }
+        self.publish_due().await?;
+        self.renew_copies().await?;
+        self.copy().await?;
+        let copied = self.tools.settings.snapshot.mode == SnapshotMode::Only && !self.has_copies();
+        if copied {
+            self.commit().await?;
+        }
+        Ok(copied.then_some(Ended::Copied))
+    }
+
+    fn has_copies(&self) -> bool {
+        self.source.state().tables.values().any(|t| !t.retired && (t.copy.is_some() || t.begin.is_some()))
+    }
+
+    /// Waits for a command where the source stands, or ends.
+    async fn stand(&mut self) -> Result<Option<Ended>, CaptureError> {
+        if self.in_group && self.look_for_reload().await? {
+            return Ok(None);
+        }
+        let Some(standing) = &self.standing else { return Ok(None) };
+        match self.tools.settings.on_stop {
+            OnStop::Exit => Ok(Some(Ended::Stopped { message: standing.message.clone() })),
+            OnStop::Wait => {
+                self.rest().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Commits what there is and waits until commands are looked for again.
+    async fn rest(&mut self) -> Result<(), CaptureError> {
+        if self.dirty || self.tools.publisher.pending().0 > 0 {
+            self.commit().await?;
+        }
+        tokio::select! {
+            () = sleep_until(self.next_poll) => {}
+            _ = self.tools.shutdown.wait_for(|stop| *stop) => {}
+        }
+        Ok(())
+    }
+
+    pub fn stopping(&self) -> bool {
+        // A sender that is gone asks for nothing.
+        *self.tools.shutdown.borrow()
+    }
+
+    /// Makes everything published so far durable, with the progress that speaks of it.
+    pub async fn commit(&mut self) -> Result<(), CaptureError> {
+        if self.withheld {
+            return Ok(());
+        }
+        let progress = self.source.progress(now_ms());
+        let started = Instant::now();
+        self.tools.publisher.commit(&progress).await?;
+        histogram!(metric::COMMIT_SECONDS).record(started.elapsed().as_secs_f64());
+        self.committed();
+        Ok(())
+    }
+
+    /// Bookkeeping behind a commit.
+    pub fn committed(&mut self) {
+        self.dirty = false;
+        self.first_pending = None;
+        self.last_commit = Instant::now();
+        let state = self.source.state();
+        if state.commit_ts_ms > 0 {
+            let lag = Duration::from_millis(u64::try_from(now_ms() - state.commit_ts_ms).unwrap_or(0));
+            gauge!(metric::LAG_SECONDS).set(lag.as_secs_f64());
+        }
+        gauge!(metric::STOPPED).set(f64::from(u8::from(state.state == SourceState::Stopped)));
+        self.tools.reporter.committed(state);
+    }
+
+    /// Whether the open transaction has reached one of its bounds.
+    pub fn full(&self) -> bool {
+        let bounds = self.tools.settings.commit;
+        let (rows, bytes) = self.tools.publisher.pending();
+        rows >= bounds.rows || bytes >= bounds.bytes || self.first_pending.is_some_and(|first| first.elapsed() >= bounds.age)
+    }
+
+    /// Notes that rows or progress wait for a commit.
+    pub fn touched(&mut self) {
+        self.dirty = true;
+        if self.first_pending.is_none() && self.tools.publisher.pending().0 > 0 {
+            self.first_pending = Some(Instant::now());
+        }
+    }
+}

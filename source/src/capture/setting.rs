@@ -1,0 +1,56 @@
+//! What the loop is told: the parts of the configuration that concern it, and its bounds.
+
+use std::time::Duration;
+
+use runtime::config::{CapturedTable, OnStop, Retry, Snapshot, TruncateEvents};
+use schemas::table::TableId;
+
+/// The capture loop's settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Written into progress; topics of another pipeline are refused.
+    pub pipeline: String,
+    /// Of the topics' names.
+    pub prefix: String,
+    /// The source database, as messages name it: `mysql://127.0.0.1:3306`.
+    pub server: String,
+    pub tables: Vec<CapturedTable>,
+    pub snapshot: Snapshot,
+    pub truncate: TruncateEvents,
+    /// What to do where the source stands: end the process (exit 3), or wait for a command.
+    pub on_stop: OnStop,
+    pub retry: Retry,
+    pub commit: CommitBounds,
+    /// How often commands are looked for.
+    pub poll: Duration,
+}
+
+impl Settings {
+    pub fn captures(&self, id: &TableId) -> bool {
+        self.tables.iter().any(|t| t.table == *id)
+    }
+}
+
+/// How much one publisher transaction takes while more is waiting; when nothing waits it is committed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitBounds {
+    pub rows: usize,
+    pub bytes: usize,
+    pub age: Duration,
+    /// How soon a position that moved without rows is written.
+    pub idle: Duration,
+    /// Bytes of rows in one chunk of a copy, about.
+    pub chunk_bytes: usize,
+}
+
+impl Default for CommitBounds {
+    fn default() -> Self {
+        Self {
+            rows: 50_000,
+            bytes: 8 << 20,
+            age: Duration::from_millis(200),
+            idle: Duration::from_millis(200),
+            chunk_bytes: 4 << 20,
+        }
+    }
+}

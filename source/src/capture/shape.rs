@@ -1,0 +1,130 @@
+//! The captured tables as they are published at the stream's position, rebuilt from the schema-versions topic after a start.
+
+use std::{collections::HashMap, sync::Arc};
+
+use metrics::{Counter, counter};
+use schemas::{
+    event::{SchemaEvent, TableEvent, TableProgress, Version},
+    table::{Table, TableId},
+    wire::{
+        avro::{key_schema, value_schema},
+        names,
+        row::RowSchema,
+    },
+};
+
+use super::metric;
+use crate::{
+    engine::Published,
+    error::CaptureError,
+    publisher::{Publisher, TopicHandle},
+};
+
+/// A table as its rows are written now.
+#[derive(Debug, Clone)]
+pub(super) struct Captured {
+    pub published: Published,
+    pub version: Version,
+    pub topic: TopicHandle,
+    pub lanes: u32,
+    /// False: all rows go to lane 0.
+    pub spreads: bool,
+    pub key_schema: Option<u32>,
+    pub value_schema: u32,
+    /// Counts what is published of it.
+    pub rows: Counter,
+}
+
+impl Captured {
+    pub fn id(&self) -> &TableId {
+        &self.published.shape.id
+    }
+
+    pub fn keyless(&self) -> bool {
+        self.published.rows.key.is_empty()
+    }
+
+    /// As an event introduces it.
+    pub fn of_event(event: &TableEvent, topic: TopicHandle) -> Self {
+        Self {
+            published: Published { shape: event.table.clone(), rows: RowSchema::new(&event.table) },
+            version: event.version,
+            topic,
+            lanes: event.lanes,
+            spreads: event.table.spreads(),
+            key_schema: event.key_schema,
+            value_schema: event.value_schema,
+            rows: counter!(metric::ROWS, "table" => event.table.id.to_string()),
+        }
+    }
+
+    /// The same version behind a change that needs no epoch: rows stay as they are encoded.
+    pub fn reshaped(&self, shape: Table) -> Self {
+        Self { published: Published { shape, rows: self.published.rows.clone() }, ..self.clone() }
+    }
+}
+
+/// All captured tables, by name.
+#[derive(Debug, Default)]
+pub(super) struct Shapes {
+    tables: HashMap<TableId, Arc<Captured>>,
+}
+
+impl Shapes {
+    pub fn get(&self, id: &TableId) -> Option<&Arc<Captured>> {
+        self.tables.get(id)
+    }
+
+    /// The physical shapes, for the stream.
+    pub fn physical(&self) -> Vec<Table> {
+        self.tables.values().map(|t| t.published.shape.clone()).collect()
+    }
+
+    pub fn insert(&mut self, table: Captured) {
+        self.tables.insert(table.id().clone(), Arc::new(table));
+    }
+
+    pub fn remove(&mut self, id: &TableId) {
+        self.tables.remove(id);
+    }
+
+    /// The tables of `progress` that an event has introduced, as the newest event left each.
+    pub async fn rebuild<'a, P: Publisher, Q: 'a>(
+        events: &[SchemaEvent],
+        tables: impl Iterator<Item = &'a TableProgress<Q>>,
+        publisher: &mut P,
+    ) -> Result<Self, CaptureError> {
+        let mut shapes = Shapes::default();
+        for table in tables.filter(|t| !t.retired && t.version > 0) {
+            let (topic, _) = publisher.topic(&table.topic, Some(table.lanes)).await?;
+            let of_table = || events.iter().filter_map(|e| e.table(&table.id)).filter(|t| t.version == table.version);
+            let (Some(introduced), Some(newest)) = (of_table().next(), of_table().last()) else {
+                return Err(CaptureError::Transport(format!(
+                    "the schema-versions topic has no version {} of table {}, which the progress topic names: the topics are not whole; \
+                     remove both topics and the table topics to begin anew",
+                    table.version, table.id
+                )));
+            };
+            shapes.insert(Captured::of_event(introduced, topic).reshaped(newest.table.clone()));
+        }
+        Ok(shapes)
+    }
+}
+
+/// The topic's schemas of one shape, registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Schemas {
+    pub key: Option<u32>,
+    pub value: u32,
+}
+
+impl Schemas {
+    pub async fn register<P: Publisher>(topic: &str, shape: &Table, publisher: &mut P) -> Result<Self, CaptureError> {
+        let key = match key_schema(topic, shape) {
+            Some(schema) => Some(publisher.register(&names::key_subject(topic), &schema).await?),
+            None => None,
+        };
+        let value = publisher.register(&names::value_subject(topic), &value_schema(topic, shape)).await?;
+        Ok(Self { key, value })
+    }
+}

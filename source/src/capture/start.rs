@@ -1,0 +1,161 @@
+//! The start order: the lock at the source database, the publisher's fence, progress, shapes; then the log.
+
+use std::collections::BTreeSet;
+
+use runtime::config::SnapshotMode;
+use schemas::{
+    event::{Progress, SourceState},
+    order::{
+        boundary::Boundary,
+        source::{NewTable, Source},
+    },
+    table::TableId,
+    wire::names,
+};
+use tokio::time::Instant;
+
+use super::{
+    boundary::{incomplete, prepare},
+    command::Command,
+    copy::Copier,
+    record::{Batch, now_ms},
+    session::{Session, Tools},
+    shape::Shapes,
+};
+use crate::{
+    engine::{Engine, Position, Stream},
+    error::CaptureError,
+    publisher::Publisher,
+};
+
+/// Connects, reads what is durable and opens the stream where it ends.
+pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Result<Session<'_, E, P>, CaptureError> {
+    let settings = tools.settings;
+    tools.engine.lock(&settings.pipeline).await?;
+    let found = tools.publisher.start().await?;
+    let mut source = match &found {
+        Some(progress) => resume::<E>(progress, &settings.pipeline, &settings.prefix)?,
+        None => begin(tools.engine, tools.publisher, settings).await?,
+    };
+    if source.state().state == SourceState::Stopped {
+        // Where it still has to, it stands again.
+        source.set_state(SourceState::Running, "");
+    }
+    let events = tools.publisher.events().await?;
+    let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
+    let stream = open_stream(tools.engine, tools.publisher, &mut source, &shapes).await?;
+    let leaving: Vec<TableId> =
+        source.state().tables.values().filter(|t| !t.retired && !settings.captures(&t.id)).map(|t| t.id.clone()).collect();
+    let joining = settings.tables.iter().map(|t| t.table.clone()).filter(|id| !source.captures(id)).collect();
+    let resumed = source.state().rows_done;
+    Ok(Session {
+        tools,
+        source,
+        shapes,
+        stream,
+        copier: Copier::default(),
+        standing: None,
+        accepted: None,
+        // In the middle of a group their rows still count.
+        dropped: if resumed > 0 { leaving.iter().cloned().collect() } else { BTreeSet::new() },
+        withheld: false,
+        leaving,
+        joining,
+        renewed: BTreeSet::new(),
+        resumed,
+        in_group: resumed > 0,
+        batch: Batch::default(),
+        dirty: true,
+        first_pending: None,
+        last_commit: Instant::now(),
+        next_poll: Instant::now(),
+    })
+}
+
+fn resume<E: Engine>(progress: &Progress, pipeline: &str, prefix: &str) -> Result<Source<E::Position>, CaptureError> {
+    if progress.pipeline_id != pipeline {
+        return Err(CaptureError::Refused(format!(
+            "the topics with the prefix {prefix:?} belong to the pipeline {:?}, and this is {pipeline:?}: give this pipeline another \
+             topics.prefix or another place",
+            progress.pipeline_id
+        )));
+    }
+    Source::open(progress, |text: &String| E::Position::parse(text), E::Position::reached)
+}
+
+/// A new pipeline: its tables' shapes where they are pinned, and the event that publishes them.
+async fn begin<E: Engine, P: Publisher>(
+    engine: &mut E,
+    publisher: &mut P,
+    settings: &super::setting::Settings,
+) -> Result<Source<E::Position>, CaptureError> {
+    let ids: Vec<TableId> = settings.tables.iter().map(|t| t.table.clone()).collect();
+    let (at, shapes) = engine.pinned(&ids).await?;
+    let mut tables = Vec::new();
+    for shape in shapes {
+        let topic = names::topic(&settings.prefix, &shape.id);
+        let (_, lanes) = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?;
+        tables.push(NewTable { shape, topic, lanes });
+    }
+    let copy = match settings.snapshot.mode {
+        SnapshotMode::Initial | SnapshotMode::Only => true,
+        SnapshotMode::Never => false,
+    };
+    let (mut source, mut draft) = Source::begin(&settings.pipeline, at, tables, copy, E::Position::reached);
+    draft.ts_ms = now_ms();
+    let mut boundary = Boundary::new(&mut source, draft);
+    prepare(&mut boundary, &source, publisher, |_| None).await?;
+    let (event, after) = boundary.publish(&source).ok_or_else(incomplete)?;
+    publisher.commit_event(&event, &after.progress(now_ms())).await?;
+    tracing::info!(position = event.position, tables = event.tables.len(), "new pipeline");
+    Ok(after)
+}
+
+async fn open_stream<E: Engine, P: Publisher>(
+    engine: &mut E,
+    publisher: &mut P,
+    source: &mut Source<E::Position>,
+    shapes: &Shapes,
+) -> Result<E::Stream, CaptureError> {
+    let begins = |source: &Source<E::Position>| {
+        let begins = source.state().tables.values().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
+        begins.map(|begin| (begin.shape.clone(), begin.at.clone())).collect::<Vec<_>>()
+    };
+    let streaming = |id: &TableId| source.state().table(id).is_some_and(|t| t.begin.is_none());
+    let tables = shapes.physical().into_iter().filter(|t| streaming(&t.id)).collect();
+    let mut stream = match engine.stream(source.position(), tables).await {
+        Err(CaptureError::Stop { message }) => {
+            relocate(engine, publisher, source, message).await?;
+            engine.stream(source.position(), Vec::new()).await?
+        }
+        opened => opened?,
+    };
+    for (shape, at) in begins(source) {
+        stream.skip(shape, at);
+    }
+    Ok(stream)
+}
+
+/// The log cannot be read from where the source was. With a reload of all tables in the commands topic, all begin anew at the log's
+/// end; without it, this is the end.
+async fn relocate<E: Engine, P: Publisher>(
+    engine: &mut E,
+    publisher: &mut P,
+    source: &mut Source<E::Position>,
+    message: String,
+) -> Result<(), CaptureError> {
+    let commands = publisher.commands(source.state().command).await?;
+    let all = Ok(Command::Reload { table: None, sink: None });
+    let Some((offset, _)) = commands.iter().find(|(_, record)| Command::parse(record) == all) else {
+        let message = format!("{message}. Way out: load all tables anew: `instar reload FILE`");
+        return Err(CaptureError::Stop { message });
+    };
+    let ids: Vec<TableId> = source.state().tables.values().filter(|t| !t.retired).map(|t| t.id.clone()).collect();
+    let (at, shapes) = engine.pinned(&ids).await?;
+    tracing::warn!(from = %source.position(), to = %at, reason = message, "all tables begin anew behind a gap in the log");
+    for shape in shapes {
+        source.begin_at(at.clone(), shape, Some(*offset));
+    }
+    source.moved(at, now_ms());
+    publisher.commit(&source.progress(now_ms())).await
+}

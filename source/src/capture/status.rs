@@ -1,0 +1,110 @@
+//! What the source is doing, for status pages and probes of its own process. What is durable stands in the progress topic.
+
+use std::{collections::BTreeMap, fmt::Display};
+
+use schemas::{
+    event::{Epoch, Progress, Seq, SourceState},
+    table::TableId,
+};
+use tokio::sync::watch;
+
+/// The process's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum State {
+    /// Connecting and reading what is durable.
+    #[default]
+    Starting,
+    Running,
+    /// A transient fault; the message says which.
+    Retrying,
+    Paused,
+    /// A person must act; the message says what.
+    Stopped,
+    /// The loop has ended.
+    Down,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Retrying => "retrying",
+            State::Paused => "paused",
+            State::Stopped => "stopped",
+            State::Down => "down",
+        }
+    }
+}
+
+/// A table's copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyStatus {
+    pub rows_done: u64,
+    pub rows_estimated: u64,
+}
+
+/// What the source is doing, as of its last commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SourceStatus {
+    pub state: State,
+    pub message: String,
+    pub position: String,
+    pub epoch: Epoch,
+    pub seq: Seq,
+    /// When the source committed what it stands at, in milliseconds since 1970 UTC; 0: nothing yet.
+    pub commit_ts_ms: i64,
+    /// Captured tables; those with a copy that is not complete carry it.
+    pub tables: BTreeMap<TableId, Option<CopyStatus>>,
+}
+
+/// The writing end of [`SourceStatus`].
+#[derive(Debug)]
+pub struct Reporter(watch::Sender<SourceStatus>);
+
+impl Reporter {
+    pub fn new() -> (Self, watch::Receiver<SourceStatus>) {
+        let (sender, receiver) = watch::channel(SourceStatus::default());
+        (Self(sender), receiver)
+    }
+
+    /// How far the source has come: changes with every commit that moved it.
+    pub(super) fn reached(&self) -> (String, Seq, Epoch) {
+        let status = self.0.borrow();
+        (status.position.clone(), status.seq, status.epoch)
+    }
+
+    pub(super) fn state(&self, state: State, message: &str) {
+        self.0.send_if_modified(|status| {
+            let changed = status.state != state || status.message != message;
+            status.state = state;
+            message.clone_into(&mut status.message);
+            changed
+        });
+    }
+
+    /// Takes over what was just made durable.
+    pub(super) fn committed<P: Display>(&self, progress: &Progress<P>) {
+        self.0.send_modify(|status| {
+            status.state = match progress.state {
+                SourceState::Running => State::Running,
+                SourceState::Paused => State::Paused,
+                SourceState::Stopped => State::Stopped,
+            };
+            status.message.clone_from(&progress.message);
+            status.position = progress.position.to_string();
+            status.epoch = progress.epoch;
+            status.seq = progress.seq;
+            status.commit_ts_ms = progress.commit_ts_ms;
+            status.tables = progress
+                .tables
+                .values()
+                .filter(|t| !t.retired)
+                .map(|t| {
+                    let copy = t.copy.as_ref().map(|c| CopyStatus { rows_done: c.rows_done, rows_estimated: c.rows_estimated });
+                    (t.id.clone(), copy)
+                })
+                .collect();
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! Publishes to the local log.
+
+use std::collections::HashMap;
+
+use runtime::log::{Keep, Log, LogError, Records, Topic, Transaction};
+use schemas::{
+    event::{Offset, Progress, SchemaEvent},
+    wire::{
+        avro::{event_schema, progress_schema},
+        event::{put_event, put_progress, read_event, read_progress},
+        names,
+    },
+};
+use serde_json::Value as Json;
+
+use super::{Publisher, TopicHandle};
+use crate::error::CaptureError;
+
+/// Bytes of records read at a time.
+const READ: usize = 1 << 20;
+
+/// The pipeline's own topics, and the schemas of what is written into them.
+struct System {
+    versions: Topic,
+    progress: Topic,
+    commands: Topic,
+    event_schema: u32,
+    progress_schema: u32,
+}
+
+/// The publisher of a log in this process. The log's directory lock keeps any other out.
+pub struct LocalPublisher {
+    log: Log,
+    prefix: String,
+    topics: Vec<Topic>,
+    by_name: HashMap<String, TopicHandle>,
+    system: Option<System>,
+    transaction: Transaction,
+    buffer: Vec<u8>,
+}
+
+impl LocalPublisher {
+    pub fn new(log: Log, prefix: impl Into<String>) -> Self {
+        let transaction = log.begin();
+        Self { log, prefix: prefix.into(), topics: Vec::new(), by_name: HashMap::new(), system: None, transaction, buffer: Vec::new() }
+    }
+
+    fn system(&self) -> Result<&System, CaptureError> {
+        self.system.as_ref().ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))
+    }
+
+    fn known(&self, handle: TopicHandle) -> Result<&Topic, CaptureError> {
+        self.topics.get(handle.0).ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", handle.0)))
+    }
+
+    /// Puts the progress into the open transaction and writes it, off this thread.
+    async fn write(&mut self, progress: &Progress) -> Result<(), CaptureError> {
+        let (topic, schema) = self.system().map(|s| (s.progress.clone(), s.progress_schema))?;
+        self.buffer.clear();
+        put_progress(&mut self.buffer, schema, progress);
+        self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
+        let transaction = std::mem::replace(&mut self.transaction, self.log.begin());
+        blocking(move || transaction.commit()).await
+    }
+}
+
+impl Publisher for LocalPublisher {
+    async fn start(&mut self) -> Result<Option<Progress>, CaptureError> {
+        self.transaction = self.log.begin();
+        let (log, prefix) = (self.log.clone(), self.prefix.clone());
+        let (system, last) = blocking(move || {
+            let system = System {
+                versions: log.topic(&names::versions(&prefix), Some(1), Keep::Forever)?,
+                progress: log.topic(&names::progress(&prefix), Some(1), Keep::Newest)?,
+                commands: log.topic(&names::commands(&prefix), Some(1), Keep::Forever)?,
+                event_schema: log.register(&names::value_subject(&names::versions(&prefix)), &event_schema())?,
+                progress_schema: log.register(&names::value_subject(&names::progress(&prefix)), &progress_schema())?,
+            };
+            let last = last(&log, &system.progress)?;
+            Ok((system, last))
+        })
+        .await?;
+        self.system = Some(system);
+        let read = |record: Vec<u8>| {
+            read_progress(&record).map_err(|e| CaptureError::Transport(format!("the progress of {} cannot be read: {e}", self.prefix)))
+        };
+        last.map(read).transpose()
+    }
+
+    async fn events(&mut self) -> Result<Vec<SchemaEvent>, CaptureError> {
+        let (log, topic) = (self.log.clone(), self.system()?.versions.clone());
+        let records = blocking(move || all(&log, &topic, 0)).await?;
+        records
+            .iter()
+            .map(|(offset, record)| {
+                read_event(record)
+                    .map_err(|e| CaptureError::Transport(format!("{}: record {offset} cannot be read: {e}", names::versions(&self.prefix))))
+            })
+            .collect()
+    }
+
+    async fn commands(&mut self, from: Offset) -> Result<Vec<(Offset, Vec<u8>)>, CaptureError> {
+        let topic = &self.system()?.commands;
+        // Nothing new is the rule, and known without reading.
+        if self.log.ends(topic).first().is_none_or(|end| *end <= from) {
+            return Ok(Vec::new());
+        }
+        let (log, topic) = (self.log.clone(), topic.clone());
+        blocking(move || all(&log, &topic, from)).await
+    }
+
+    async fn topic(&mut self, name: &str, lanes: Option<u32>) -> Result<(TopicHandle, u32), CaptureError> {
+        let (log, owned) = (self.log.clone(), name.to_owned());
+        let topic = blocking(move || log.topic(&owned, lanes, Keep::Retention)).await?;
+        let lanes = topic.lanes;
+        if let Some(handle) = self.by_name.get(name).copied() {
+            self.topics[handle.0] = topic;
+            return Ok((handle, lanes));
+        }
+        let handle = TopicHandle(self.topics.len());
+        self.topics.push(topic);
+        self.by_name.insert(name.to_owned(), handle);
+        Ok((handle, lanes))
+    }
+
+    async fn register(&mut self, subject: &str, schema: &Json) -> Result<u32, CaptureError> {
+        let (log, subject, schema) = (self.log.clone(), subject.to_owned(), schema.clone());
+        blocking(move || log.register(&subject, &schema)).await
+    }
+
+    fn produce(&mut self, topic: TopicHandle, lane: u32, key: Option<&[u8]>, value: &[u8]) -> Result<(), CaptureError> {
+        let topic = self.topics.get(topic.0).ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", topic.0)))?;
+        self.transaction.append(topic, lane, key, value).map_err(failed)
+    }
+
+    fn pending(&self) -> (usize, usize) {
+        self.transaction.pending()
+    }
+
+    async fn commit(&mut self, progress: &Progress) -> Result<(), CaptureError> {
+        self.write(progress).await
+    }
+
+    async fn ends(&mut self, topic: TopicHandle) -> Result<Vec<Offset>, CaptureError> {
+        Ok(self.log.ends(self.known(topic)?))
+    }
+
+    async fn commit_event(&mut self, event: &SchemaEvent, progress: &Progress) -> Result<(), CaptureError> {
+        let (topic, schema) = self.system().map(|s| (s.versions.clone(), s.event_schema))?;
+        self.buffer.clear();
+        put_event(&mut self.buffer, schema, event);
+        self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
+        self.write(progress).await
+    }
+}
+
+fn all(log: &Log, topic: &Topic, from: Offset) -> Result<Vec<(Offset, Vec<u8>)>, LogError> {
+    let (mut out, mut next) = (Vec::new(), from);
+    loop {
+        let records: Records = log.records(topic, 0, next, READ)?;
+        if records.is_empty() {
+            return Ok(out);
+        }
+        out.extend(records.iter().map(|r| (r.offset, r.value.to_vec())));
+        next = records.next();
+    }
+}
+
+/// The newest record of a topic that keeps only that.
+fn last(log: &Log, topic: &Topic) -> Result<Option<Vec<u8>>, LogError> {
+    let from = log.starts(topic).first().copied().unwrap_or(0);
+    Ok(all(log, topic, from)?.pop().map(|(_, record)| record))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, LogError> + Send + 'static) -> Result<T, CaptureError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(failed),
+        Err(e) => Err(CaptureError::Transport(format!("the local log's thread ended: {e}"))),
+    }
+}
+
+fn failed(error: LogError) -> CaptureError {
+    match error {
+        // Room may be made while the process waits.
+        LogError::Full(message) => CaptureError::Transient(message),
+        LogError::Locked(message) => CaptureError::Fenced(message),
+        e @ (LogError::Absent(_) | LogError::Broken(_) | LogError::Topic(_) | LogError::Expired { .. } | LogError::Beyond { .. }) => {
+            CaptureError::Transport(e.to_string())
+        }
+    }
+}
