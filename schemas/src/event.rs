@@ -83,12 +83,13 @@ pub struct SkippedStatement {
     pub ddl: String,
 }
 
-/// Where the source is: written in the transaction of what it has published.
+/// Where the source is: written in the transaction of what it has published. `P` is a place in the source's log: text in the
+/// topic, the engine's own position in `order::source`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct Progress<P = String> {
     pub pipeline_id: String,
     /// The source's restart position (engine's form).
-    pub position: String,
+    pub position: P,
     /// Rows of the group behind `position` that are published already.
     #[serde(default)]
     pub rows_done: u64,
@@ -96,8 +97,8 @@ pub struct Progress {
     pub epoch: Epoch,
     /// The next operator command to read.
     pub command: Offset,
-    /// The captured tables and their copies.
-    pub tables: BTreeMap<String, TableProgress>,
+    /// The captured tables and those retired, by topic.
+    pub tables: BTreeMap<String, TableProgress<P>>,
     pub state: SourceState,
     #[serde(default)]
     pub message: String,
@@ -114,37 +115,138 @@ pub enum SourceState {
     Stopped,
 }
 
+/// One table at the source. It is kept when the table is retired, so that its versions and lanes go on when it is added again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TableProgress {
+pub struct TableProgress<P = String> {
     pub id: TableId,
+    /// 0: no event of this table yet.
     pub version: Version,
     pub topic: String,
     pub lanes: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copy: Option<CopyProgress>,
+    #[serde(default)]
+    pub retired: bool,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyProgress<P>>,
+    /// The table is skipped in the log up to a pinned place, where its reload stands.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub begin: Option<BeginProgress<P>>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// A table that begins anew at a place where its shape is pinned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BeginProgress<P = String> {
+    pub at: P,
+    /// The shape that holds at `at`.
+    pub shape: Table,
+    /// The statements skipped on the way.
+    #[serde(default)]
+    pub superseded: Vec<SkippedStatement>,
 }
 
 /// A copy that is not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CopyProgress {
-    /// Chunks read: the position the stream must pass before each counts.
-    pub chunks: Vec<ChunkProgress>,
+pub struct CopyProgress<P = String> {
+    /// For one sink only: the copied rows are marked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_sink: Option<String>,
+    /// A table without a key: copied as one view, begun again after a crash.
+    #[serde(default)]
+    pub view: bool,
+    /// Chunks planned that do not count yet, in key order. One that counts is taken out.
+    pub chunks: Vec<ChunkProgress<P>>,
     /// The upper bound of the last chunk planned, as the source's literals; None: nothing planned yet.
     pub planned_to: Option<Vec<String>>,
     /// No further chunk is to be planned.
     pub all_planned: bool,
-    /// Keys to be read again, as the source's literals.
-    #[serde(default)]
-    pub reread: Vec<Vec<String>>,
+    /// Keys to be read again.
+    #[serde(default = "Vec::new")]
+    pub reread: Vec<RereadProgress<P>>,
     pub rows_done: u64,
     pub rows_estimated: u64,
 }
 
+/// A part of a table, by key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChunkProgress {
+pub struct ChunkProgress<P = String> {
     /// Exclusive lower and inclusive upper bound, as the source's literals; None: open.
     pub above: Option<Vec<String>>,
     pub up_to: Option<Vec<String>>,
-    /// The position read after the chunk was read.
-    pub read_at: String,
+    /// The place that the stream must pass before the chunk counts, read after the chunk was read; None: to be read (again).
+    pub read_at: Option<P>,
+}
+
+/// A single key that is read as a chunk of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RereadProgress<P = String> {
+    /// The key's values, as the source's literals.
+    pub key: Vec<String>,
+    /// As [`ChunkProgress::read_at`].
+    pub read_at: Option<P>,
+}
+
+impl<P> Progress<P> {
+    /// The same with every place turned into another form; the first that cannot be ends it.
+    pub fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<Progress<Q>, E> {
+        let tables = self.tables.iter().map(|(topic, table)| Ok((topic.clone(), table.places(f)?))).collect::<Result<_, E>>()?;
+        Ok(Progress {
+            pipeline_id: self.pipeline_id.clone(),
+            position: f(&self.position)?,
+            rows_done: self.rows_done,
+            seq: self.seq,
+            epoch: self.epoch,
+            command: self.command,
+            tables,
+            state: self.state,
+            message: self.message.clone(),
+            ts_ms: self.ts_ms,
+            commit_ts_ms: self.commit_ts_ms,
+        })
+    }
+
+    /// What is known of a table, retired ones too.
+    pub fn table(&self, id: &TableId) -> Option<&TableProgress<P>> {
+        self.tables.values().find(|t| t.id == *id)
+    }
+}
+
+impl<P> TableProgress<P> {
+    fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<TableProgress<Q>, E> {
+        let begin = |b: &BeginProgress<P>| -> Result<_, E> {
+            Ok(BeginProgress { at: f(&b.at)?, shape: b.shape.clone(), superseded: b.superseded.clone() })
+        };
+        Ok(TableProgress {
+            id: self.id.clone(),
+            version: self.version,
+            topic: self.topic.clone(),
+            lanes: self.lanes,
+            retired: self.retired,
+            copy: self.copy.as_ref().map(|copy| copy.places(f)).transpose()?,
+            begin: self.begin.as_ref().map(begin).transpose()?,
+        })
+    }
+}
+
+impl<P> CopyProgress<P> {
+    fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<CopyProgress<Q>, E> {
+        let chunk = |c: &ChunkProgress<P>| -> Result<_, E> {
+            Ok(ChunkProgress { above: c.above.clone(), up_to: c.up_to.clone(), read_at: c.read_at.as_ref().map(f).transpose()? })
+        };
+        let reread = |r: &RereadProgress<P>| -> Result<_, E> {
+            Ok(RereadProgress { key: r.key.clone(), read_at: r.read_at.as_ref().map(f).transpose()? })
+        };
+        Ok(CopyProgress {
+            for_sink: self.for_sink.clone(),
+            view: self.view,
+            chunks: self.chunks.iter().map(chunk).collect::<Result<_, E>>()?,
+            planned_to: self.planned_to.clone(),
+            all_planned: self.all_planned,
+            reread: self.reread.iter().map(reread).collect::<Result<_, E>>()?,
+            rows_done: self.rows_done,
+            rows_estimated: self.rows_estimated,
+        })
+    }
 }

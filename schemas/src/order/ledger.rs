@@ -3,11 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::{
     event::{Epoch, Offset, Seq, Version},
     table::{Table, TableId},
 };
+
+/// A change that the ledger refuses: something recorded it twice or out of order. Always a bug, or a table changed by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Broken {
+    #[error("epoch {epoch} of {table} is {} already and cannot become {}", before.name(), outcome.name())]
+    Outcome { epoch: Epoch, table: TableId, before: Outcome, outcome: Outcome },
+    #[error("epoch {epoch} cannot be decided: {decided} is the newest decided one")]
+    Decided { decided: Epoch, epoch: Epoch },
+    #[error("epoch {epoch} cannot be decided: {table} has no outcome there yet")]
+    Open { epoch: Epoch, table: TableId },
+    #[error("{table} is held at epoch {at} already and cannot be held at {epoch}")]
+    HeldAlready { table: TableId, at: Epoch, epoch: Epoch },
+    #[error("{table} is not held at a change: nothing to approve or keep")]
+    NotHeld { table: TableId },
+    #[error("epoch {epoch} cannot queue behind {last} of {table}")]
+    QueueOrder { table: TableId, last: Epoch, epoch: Epoch },
+    #[error("epoch {epoch} is not the first in the queue of {table}")]
+    NotFirst { table: TableId, epoch: Epoch },
+}
 
 /// What became of one table's part of one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
