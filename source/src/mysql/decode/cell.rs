@@ -20,23 +20,45 @@ use super::{
 /// How a column's values are written, whichever way they come.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Codec {
-    Integer { unsigned: bool },
+    Integer {
+        unsigned: bool,
+    },
     /// BIGINT UNSIGNED: a decimal of 20 digits.
     UnsignedLong,
     Float,
     Double,
-    Decimal { precision: u8, scale: u8 },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
     Year,
     Date,
     Time,
-    DateTime { precision: u8 },
-    Timestamp { precision: u8 },
-    Text { decoder: Decoder, compressed: bool },
+    DateTime {
+        precision: u8,
+    },
+    Timestamp {
+        precision: u8,
+    },
+    Text {
+        decoder: Decoder,
+        compressed: bool,
+    },
     /// Padded with zero bytes to this length.
-    Binary { length: usize },
-    Bytes { compressed: bool },
-    Enum { labels: Vec<String> },
-    Set { labels: Vec<String> },
+    Binary {
+        length: usize,
+    },
+    Bytes {
+        compressed: bool,
+    },
+    Enum {
+        labels: Vec<String>,
+        decoder: Decoder,
+    },
+    Set {
+        labels: Vec<String>,
+        decoder: Decoder,
+    },
     Json,
     Uuid,
     Inet4,
@@ -72,7 +94,9 @@ impl Codec {
             return printed(native, repr);
         }
         let decoder = |name: &str| {
-            charsets.decoder(name).ok_or_else(|| format!("its character set {name} cannot be read exactly; exclude the column, or convert it to utf8mb4"))
+            charsets
+                .decoder(name)
+                .ok_or_else(|| format!("its character set {name} cannot be read exactly; exclude the column, or convert it to utf8mb4"))
         };
         Ok(match native {
             Native::Integer { bits: 64, unsigned: true, .. } => Codec::UnsignedLong,
@@ -92,8 +116,8 @@ impl Codec {
             }
             Native::Binary { length } => Codec::Binary { length: usize::from(*length) },
             Native::VarBinary { compressed, .. } | Native::Blob { compressed, .. } => Codec::Bytes { compressed: *compressed },
-            Native::Enum { labels, .. } => Codec::Enum { labels: labels.clone() },
-            Native::Set { labels, .. } => Codec::Set { labels: labels.clone() },
+            Native::Enum { labels, charset } => Codec::Enum { labels: labels.clone(), decoder: decoder(&charset.charset)? },
+            Native::Set { labels, charset } => Codec::Set { labels: labels.clone(), decoder: decoder(&charset.charset)? },
             Native::Json => Codec::Json,
             Native::Geometry { .. } | Native::Vector { .. } => Codec::Bytes { compressed: false },
             Native::Uuid => Codec::Uuid,
@@ -124,8 +148,8 @@ impl Codec {
             Codec::Binary { length } => put_padded(out, bytes, *length),
             Codec::Bytes { compressed: false } => put_bytes(out, bytes),
             Codec::Bytes { compressed: true } => put_bytes(out, compressed::column(bytes, &mut scratch.bytes)?),
-            Codec::Enum { labels } => put_label(out, labels, little(bytes) as usize)?,
-            Codec::Set { labels } => put_labels(out, labels, little(bytes))?,
+            Codec::Enum { labels, .. } => put_label(out, labels, little(bytes) as usize)?,
+            Codec::Set { labels, .. } => put_labels(out, labels, little(bytes))?,
             Codec::Json => {
                 scratch.bytes.clear();
                 json::text(&mut scratch.bytes, bytes)?;
@@ -247,11 +271,7 @@ fn datetime(bytes: &[u8], physical: Physical) -> DateTime {
 /// Seconds and microseconds since 1970 UTC.
 #[inline]
 fn instant(bytes: &[u8], physical: Physical) -> (u32, u32) {
-    if physical.code == code::TIMESTAMP2 {
-        (big(&bytes[..4]) as u32, temporal::fraction(&bytes[4..]))
-    } else {
-        (little(bytes) as u32, 0)
-    }
+    if physical.code == code::TIMESTAMP2 { (big(&bytes[..4]) as u32, temporal::fraction(&bytes[4..])) } else { (little(bytes) as u32, 0) }
 }
 
 fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -318,7 +338,8 @@ pub fn put_filler(out: &mut Vec<u8>, repr: &Repr) {
 
 /// What the log must have for a column of this type; None: it has.
 pub fn disagreement(native: &Native, physical: Physical) -> Option<String> {
-    let found = |expected: &str| Some(format!("the log has type code {} (metadata {}), {expected} was expected", physical.code, physical.meta));
+    let found =
+        |expected: &str| Some(format!("the log has type code {} (metadata {}), {expected} was expected", physical.code, physical.meta));
     let characters = |length: u32, charset: &str| u64::from(length) * u64::from(charset::bytes_per_character(charset));
     let is = |codes: &[u8]| codes.contains(&physical.code);
     let meta = u64::from(physical.meta);
@@ -330,7 +351,9 @@ pub fn disagreement(native: &Native, physical: Physical) -> Option<String> {
             32 => code::LONG,
             _ => code::LONGLONG,
         }]),
-        Native::Decimal { precision, scale, .. } => is(&[code::NEWDECIMAL]) && physical.meta == u16::from(*precision) * 256 + u16::from(*scale),
+        Native::Decimal { precision, scale, .. } => {
+            is(&[code::NEWDECIMAL]) && physical.meta == u16::from(*precision) * 256 + u16::from(*scale)
+        }
         Native::Float { .. } => is(&[code::FLOAT]),
         Native::Double { .. } => is(&[code::DOUBLE]),
         Native::Bit { length } => is(&[code::BIT]) && meta == u64::from(*length),
@@ -343,11 +366,19 @@ pub fn disagreement(native: &Native, physical: Physical) -> Option<String> {
         Native::VarChar { length, charset, compressed } => {
             // A compressed column's head byte counts.
             let bytes = characters(*length, &charset.charset);
-            if *compressed { is(&[code::VARCHAR_COMPRESSED]) && meta.abs_diff(bytes) <= 1 } else { is(&[code::VARCHAR, code::VAR_STRING]) && meta == bytes }
+            if *compressed {
+                is(&[code::VARCHAR_COMPRESSED]) && meta.abs_diff(bytes) <= 1
+            } else {
+                is(&[code::VARCHAR, code::VAR_STRING]) && meta == bytes
+            }
         }
         Native::VarBinary { length, compressed } => {
             let bytes = u64::from(*length);
-            if *compressed { is(&[code::VARCHAR_COMPRESSED]) && meta.abs_diff(bytes) <= 1 } else { is(&[code::VARCHAR, code::VAR_STRING]) && meta == bytes }
+            if *compressed {
+                is(&[code::VARCHAR_COMPRESSED]) && meta.abs_diff(bytes) <= 1
+            } else {
+                is(&[code::VARCHAR, code::VAR_STRING]) && meta == bytes
+            }
         }
         Native::Text { size, compressed, .. } | Native::Blob { size, compressed } => {
             let code = if *compressed { code::BLOB_COMPRESSED } else { code::BLOB };

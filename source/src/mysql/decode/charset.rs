@@ -166,7 +166,9 @@ mod tests {
 
     #[test]
     fn invalid_bytes_are_refused_and_never_replaced() {
-        for (charset, bytes) in [("utf8mb4", &b"a\xff"[..]), ("ascii", b"a\xe9"), ("utf16", b"\xd8\x3d"), ("utf32", b"\x00\x11\x00\x00"), ("ucs2", b"a")] {
+        for (charset, bytes) in
+            [("utf8mb4", &b"a\xff"[..]), ("ascii", b"a\xe9"), ("utf16", b"\xd8\x3d"), ("utf32", b"\x00\x11\x00\x00"), ("ucs2", b"a")]
+        {
             let error = text(charset, bytes).unwrap_err();
             assert!(error.contains("its bytes are not"), "{charset}: {error}");
         }

@@ -119,8 +119,9 @@ mod tests {
         assert_eq!(gtid.alter, AlterPhase::None);
         body[13] = 4;
         assert_eq!(MariaDbGtid::read(&body, 11).unwrap().alter, AlterPhase::Commit);
-        body[12] = 2;
-        body[13] = 9;
-        assert_eq!(MariaDbGtid::read(&body, 11).unwrap().alter, AlterPhase::None);
+        // A commit id stands before the extra flags.
+        let mut long = [0u8; 23];
+        (long[12], long[13], long[21]) = (2, 9, 2);
+        assert_eq!(MariaDbGtid::read(&long, 11).unwrap().alter, AlterPhase::Start);
     }
 }

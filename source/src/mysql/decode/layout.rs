@@ -113,7 +113,9 @@ impl Physical {
             code::BIT => Extent::Fixed(usize::from(self.meta).div_ceil(8)),
             code::NEWDECIMAL => Extent::Fixed(decimal::length((self.meta >> 8) as u8, (self.meta & 0xff) as u8)),
             code::ENUM | code::SET => Extent::Fixed(usize::from(self.meta)),
-            code::VARCHAR | code::VARCHAR_COMPRESSED | code::VAR_STRING | code::STRING => Extent::Prefixed(if self.meta > 255 { 2 } else { 1 }),
+            code::VARCHAR | code::VARCHAR_COMPRESSED | code::VAR_STRING | code::STRING => {
+                Extent::Prefixed(if self.meta > 255 { 2 } else { 1 })
+            }
             // BLOB, JSON, GEOMETRY, VECTOR: the metadata is the number of length bytes.
             _ => Extent::Prefixed(usize::from(self.meta)),
         }
@@ -123,7 +125,15 @@ impl Physical {
     pub fn is_numeric(&self) -> bool {
         matches!(
             self.code,
-            code::TINY | code::SHORT | code::INT24 | code::LONG | code::LONGLONG | code::NEWDECIMAL | code::FLOAT | code::DOUBLE | code::YEAR
+            code::TINY
+                | code::SHORT
+                | code::INT24
+                | code::LONG
+                | code::LONGLONG
+                | code::NEWDECIMAL
+                | code::FLOAT
+                | code::DOUBLE
+                | code::YEAR
         )
     }
 

@@ -39,9 +39,5 @@ pub fn inet4_text(out: &mut Vec<u8>, bytes: [u8; 4]) {
 pub fn inet6_text(out: &mut Vec<u8>, bytes: [u8; 16]) {
     let address = Ipv6Addr::from(bytes);
     let compatible = bytes[..12] == [0; 12] && (bytes[12] != 0 || bytes[13] != 0);
-    let _ = if compatible {
-        write!(out, "::{}.{}.{}.{}", bytes[12], bytes[13], bytes[14], bytes[15])
-    } else {
-        write!(out, "{address}")
-    };
+    let _ = if compatible { write!(out, "::{}.{}.{}.{}", bytes[12], bytes[13], bytes[14], bytes[15]) } else { write!(out, "{address}") };
 }

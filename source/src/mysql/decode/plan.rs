@@ -140,7 +140,11 @@ impl Plan {
                 Cell::Null if field.nullable => put_null(out),
                 Cell::Null => return Err(misfit(Unfit::value("NULL in a column that is NOT NULL"))),
                 Cell::Absent => {
-                    if field.nullable { put_null(out) } else { put_filler(out, &field.repr) }
+                    if field.nullable {
+                        put_null(out)
+                    } else {
+                        put_filler(out, &field.repr)
+                    }
                     absent(&field.name);
                 }
             }

@@ -206,7 +206,12 @@ mod tests {
 
     #[test]
     fn a_statement_carries_its_own_settings() {
-        let status = [&[0, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 6, 3, b's', b't', b'd', 4, 8, 0, 8, 0, 45, 0, 5, 6][..], b"+05:30", &[8, 8, 0, 200, 1]].concat();
+        let status = [
+            &[0, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 6, 3, b's', b't', b'd', 4, 8, 0, 8, 0, 45, 0, 5, 6][..],
+            b"+05:30",
+            &[8, 8, 0, 200, 1],
+        ]
+        .concat();
         let query = Query::read(&body(&status, "shop", b"ALTER TABLE t ADD x INT\0"), Form::Plain, true).unwrap();
         assert_eq!((query.thread, query.printed()), (9, "ALTER TABLE t ADD x INT".into()));
         let context = query.context(&Context::new(true, 101_119), |id| match id {

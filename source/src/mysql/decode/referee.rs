@@ -77,8 +77,11 @@ impl Referee<'_> {
     }
 
     fn labels(&self, found: &MapColumn, native: &MySql) -> Result<(), String> {
-        let (Some(found), MySql::Enum { labels, charset } | MySql::Set { labels, charset }) = (&found.labels, native) else { return Ok(()) };
-        let decoder = self.charsets.decoder(&charset.charset).ok_or_else(|| format!("its character set {} is not known", charset.charset))?;
+        let (Some(found), MySql::Enum { labels, charset } | MySql::Set { labels, charset }) = (&found.labels, native) else {
+            return Ok(());
+        };
+        let decoder =
+            self.charsets.decoder(&charset.charset).ok_or_else(|| format!("its character set {} is not known", charset.charset))?;
         let same = found.len() == labels.len()
             && found.iter().zip(labels).all(|(found, label)| decoder.text(found).is_ok_and(|found| found == *label));
         if same { Ok(()) } else { Err(format!("the log has {} labels that are not the {} expected ones", found.len(), labels.len())) }
@@ -88,7 +91,8 @@ impl Referee<'_> {
 fn judge_primary(found: &[(usize, u64)], table: &Table) -> Result<(), String> {
     let name = |i: usize| table.columns.get(i).map_or("?", |c| c.name.as_str());
     let found: Vec<&str> = found.iter().map(|(i, _)| name(*i)).collect();
-    let expected: Vec<&str> = table.primary.iter().flat_map(|key| &key.columns).filter_map(|id| table.by_id(*id)).map(|c| c.name.as_str()).collect();
+    let expected: Vec<&str> =
+        table.primary.iter().flat_map(|key| &key.columns).filter_map(|id| table.by_id(*id)).map(|c| c.name.as_str()).collect();
     if found == expected {
         Ok(())
     } else {

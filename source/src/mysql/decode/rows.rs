@@ -187,7 +187,9 @@ impl Encoder {
                 out.row(delete)?;
                 out.row(create)
             }
-            Action::Update => out.row(Row { op: Op::Update, key: after_key, before: Some(before), after: Some(after), absent_before, absent_after }),
+            Action::Update => {
+                out.row(Row { op: Op::Update, key: after_key, before: Some(before), after: Some(after), absent_before, absent_after })
+            }
         }
     }
 
@@ -201,7 +203,8 @@ impl Encoder {
         plan.put(&plan.fields.key, &rows.data, cells, key, &mut self.scratch, |name| missing = Some(name))
             .map_err(|misfit| stop(rows, &misfit, "a key that cannot be read"))?;
         if let Some(name) = missing {
-            let problem = format!("the row image lacks the key column `{name}`; set binlog_row_image=FULL on the source and reload the table");
+            let problem =
+                format!("the row image lacks the key column `{name}`; set binlog_row_image=FULL on the source and reload the table");
             return Err(broken(rows, &problem));
         }
         plan.put(&plan.fields.image, &rows.data, cells, image, &mut self.scratch, |name| absent.push(name))
@@ -221,7 +224,9 @@ fn broken(rows: &Rows, problem: &str) -> CaptureError {
 }
 
 fn stop(rows: &Rows, misfit: &Misfit, key: &str) -> CaptureError {
-    CaptureError::Stop { message: format!("{}, column `{}`, row {key} at {}: {}", rows.map.table, misfit.column, rows.position, misfit.unfit) }
+    CaptureError::Stop {
+        message: format!("{}, column `{}`, row {key} at {}: {}", rows.map.table, misfit.column, rows.position, misfit.unfit),
+    }
 }
 
 /// A row's key for messages: `id=1, code='x'`.

@@ -217,7 +217,9 @@ mod tests {
 
     #[test]
     fn days_count_from_1970_both_ways() {
-        for (date, days) in [((1970, 1, 1), 0), ((2000, 2, 29), 11_016), ((9999, 12, 31), 2_932_896), ((0, 1, 1), -719_528), ((1, 1, 1), -719_162)] {
+        for (date, days) in
+            [((1970, 1, 1), 0), ((2000, 2, 29), 11_016), ((9999, 12, 31), 2_932_896), ((0, 1, 1), -719_528), ((1, 1, 1), -719_162)]
+        {
             assert_eq!(days_from_civil(date.0, date.1, date.2), days);
             assert_eq!(civil_from_days(days), date);
         }

@@ -110,7 +110,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused_by_name() {
-        for text in ["", "mysql", "mariadb gtid=0-1 server=1 file=b.000001:4", "oracle server=1 file=b.000001:4", "binlog server=1 file=b.000001"] {
+        for text in
+            ["", "mysql", "mariadb gtid=0-1 server=1 file=b.000001:4", "oracle server=1 file=b.000001:4", "binlog server=1 file=b.000001"]
+        {
             let error = Position::parse(text).unwrap_err().to_string();
             assert!(error.contains("is not one of a MySQL or MariaDB log"), "{error}");
         }
