@@ -116,9 +116,15 @@ impl fmt::Display for SchemaChange {
     /// The diagnosis, without the table's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SchemaChange::AddColumn { column, fill } => write!(f, "column `{}` of type {} is added, {}", column.name, column.native, filled(fill, &column.ty())),
-            SchemaChange::DropColumn { column, in_key: key } => write!(f, "{} `{}` of type {} is dropped", in_key(*key), column.name, column.native),
-            SchemaChange::RenameColumn { from, column, in_key: key } => write!(f, "{} `{from}` is renamed to `{}`", in_key(*key), column.name),
+            SchemaChange::AddColumn { column, fill } => {
+                write!(f, "column `{}` of type {} is added, {}", column.name, column.native, filled(fill, &column.ty()))
+            }
+            SchemaChange::DropColumn { column, in_key: key } => {
+                write!(f, "{} `{}` of type {} is dropped", in_key(*key), column.name, column.native)
+            }
+            SchemaChange::RenameColumn { from, column, in_key: key } => {
+                write!(f, "{} `{from}` is renamed to `{}`", in_key(*key), column.name)
+            }
             SchemaChange::ChangeType { kind, before, after, in_key: key } => {
                 write!(f, "{} `{}` {}: {} becomes {}", in_key(*key), before.name, verb(*kind), before.native, after.native)
             }
@@ -129,10 +135,18 @@ impl fmt::Display for SchemaChange {
             }
             SchemaChange::ChangeComment { column } => write!(f, "the comment of {} changes", of(column.as_ref())),
             SchemaChange::ReorderColumn { column } => write!(f, "column `{column}` moves to another place"),
-            SchemaChange::ChangeCharset { column: None, from, to } => write!(f, "the default character set of new columns changes from {from} to {to}"),
-            SchemaChange::ChangeCharset { column, from, to } => write!(f, "the character set of {} changes from {from} to {to}", of(column.as_ref())),
-            SchemaChange::ChangeCollation { column: None, from, to } => write!(f, "the default collation of new columns changes from {from} to {to}"),
-            SchemaChange::ChangeCollation { column, from, to } => write!(f, "the collation of {} changes from {from} to {to}", of(column.as_ref())),
+            SchemaChange::ChangeCharset { column: None, from, to } => {
+                write!(f, "the default character set of new columns changes from {from} to {to}")
+            }
+            SchemaChange::ChangeCharset { column, from, to } => {
+                write!(f, "the character set of {} changes from {from} to {to}", of(column.as_ref()))
+            }
+            SchemaChange::ChangeCollation { column: None, from, to } => {
+                write!(f, "the default collation of new columns changes from {from} to {to}")
+            }
+            SchemaChange::ChangeCollation { column, from, to } => {
+                write!(f, "the collation of {} changes from {from} to {to}", of(column.as_ref()))
+            }
             SchemaChange::ChangeIdentity { before, after } => {
                 let now = if after.identity { "is numbered by the source from now on" } else { "is not numbered by the source any more" };
                 write!(f, "column `{}` {now}", before.name)
@@ -145,15 +159,17 @@ impl fmt::Display for SchemaChange {
             SchemaChange::ChangeKey { before_names, after_names, .. } => {
                 write!(f, "the primary key or row key changes from {} to {}", key(before_names), key(after_names))
             }
-            SchemaChange::ChangeIndex { name } => write!(f, "the index `{name}`, which is not the row key, changes"),
-            SchemaChange::ChangeConstraint { name, cascades: true } => write!(f, "the foreign key `{name}` changes rows together with their parents"),
+            SchemaChange::ChangeIndex { name } => write!(f, "the index `{name}` changes"),
+            SchemaChange::ChangeConstraint { name, cascades: true } => {
+                write!(f, "the foreign key `{name}` changes rows together with their parents")
+            }
             SchemaChange::ChangeConstraint { name, cascades: false } => write!(f, "the constraint `{name}` changes"),
             SchemaChange::CreateTable => f.write_str("the table is created"),
-            SchemaChange::DropTable => f.write_str("the table is dropped (drop table)"),
+            SchemaChange::DropTable => f.write_str("the table is dropped"),
             SchemaChange::RenameTable { to } => write!(f, "the table is renamed to {to}"),
             SchemaChange::MovePartition { what } => write!(f, "rows move with a partition, unseen by the log: {what}"),
             SchemaChange::TruncatePartition { what } => write!(f, "rows go with a partition, unseen by the log: {what}"),
-            SchemaChange::TruncateTable => f.write_str("all rows are removed (truncate)"),
+            SchemaChange::TruncateTable => f.write_str("all rows are removed by TRUNCATE"),
             SchemaChange::ReplaceRows { what } => write!(f, "rows may be removed or rewritten, unseen by the log: {what}"),
             SchemaChange::Unknown { why } => write!(f, "the statement is not understood: {why}"),
         }
@@ -164,13 +180,19 @@ impl SchemaChange {
     /// What a person can do where this change stops or is held. None: nothing needs to be done.
     pub fn hint(&self) -> Option<&'static str> {
         match self.kind() {
-            Kind::AddColumnVolatileDefault | Kind::AddColumnGenerated => {
-                Some("The values of existing rows are not in the log: reload the table, or remove the column from the configuration's column list.")
+            Kind::AddColumnVolatileDefault | Kind::AddColumnGenerated => Some(
+                "The values of existing rows are not in the log: reload the table, or remove the column from the configuration's column list.",
+            ),
+            Kind::AddColumnImplicitDefault => {
+                Some("A value that the target cannot hold (a zero date) needs a default on the source, then a reload.")
             }
-            Kind::AddColumnImplicitDefault => Some("A value that the target cannot hold (a zero date) needs a default on the source, then a reload."),
-            Kind::DropKeyColumn | Kind::RenameKeyColumn => Some("Drop the key on the target and make it again by hand, or reload the table."),
+            Kind::DropKeyColumn | Kind::RenameKeyColumn => {
+                Some("Drop the key on the target and make it again by hand, or reload the table.")
+            }
             Kind::ChangeKey => Some("Restore the row key on the source, then reload the table."),
-            Kind::Shorten | Kind::ChangeDecimal => Some("A value on the target that does not fit makes the change fail whole: correct it, or reload the table."),
+            Kind::Shorten | Kind::ChangeDecimal => {
+                Some("A value on the target that does not fit makes the change fail whole: correct it, or reload the table.")
+            }
             Kind::ChangeKeyDecimal
             | Kind::ChangeEnumLabels
             | Kind::ChangeSignedness
@@ -181,9 +203,15 @@ impl SchemaChange {
             | Kind::ChangeGenerated
             | Kind::ChangeStorage => Some("Reload the table, so that it is made anew with the new type and values."),
             Kind::SetNotNull => Some("Where the target holds NULL the change fails whole: correct those rows, or reload the table."),
-            Kind::DropTable | Kind::RenameTable => Some("Remove the table from the configuration, or make it again on the source and reload it."),
-            Kind::MovePartition | Kind::TruncatePartition | Kind::ReplaceRows => Some("Reload the table, since the log does not show which rows changed."),
-            Kind::ChangeConstraint => Some("If rows change by a cascade that the log does not show, drop the cascade on the source, then reload the table."),
+            Kind::DropTable | Kind::RenameTable => {
+                Some("Remove the table from the configuration, or make it again on the source and reload it.")
+            }
+            Kind::MovePartition | Kind::TruncatePartition | Kind::ReplaceRows => {
+                Some("Reload the table, since the log does not show which rows changed.")
+            }
+            Kind::ChangeConstraint => {
+                Some("If rows change by a cascade that the log does not show, drop the cascade on the source, then reload the table.")
+            }
             Kind::Unknown => Some("Reload the table, remove it from the configuration, or accept the statement if it had no effect on it."),
             Kind::AddColumnNullable | Kind::AddColumnConstantDefault | Kind::DropColumn | Kind::RenameColumn => {
                 Some("If the target cannot follow, approve the change by hand, keep the table as it is, or reload it.")
@@ -211,7 +239,10 @@ mod tests {
         let add = SchemaChange::AddColumn { column: int("b"), fill: Fill::Constant(Value::Integer(7)) };
         assert_eq!(add.to_string(), "column `b` of type int unsigned is added, existing rows get 7");
         let uuid = SchemaChange::AddColumn { column: int("u"), fill: Fill::Volatile("uuid()".into()) };
-        assert_eq!(uuid.to_string(), "column `u` of type int unsigned is added, existing rows get uuid(), whose values the log does not carry");
+        assert_eq!(
+            uuid.to_string(),
+            "column `u` of type int unsigned is added, existing rows get uuid(), whose values the log does not carry"
+        );
         let key = SchemaChange::ChangeKey { before: None, after: None, before_names: vec!["a".into(), "b".into()], after_names: vec![] };
         assert_eq!(key.to_string(), "the primary key or row key changes from (a, b) to none");
         assert_eq!(key.hint(), Some("Restore the row key on the source, then reload the table."));

@@ -31,7 +31,8 @@ pub(super) fn alter(cursor: &mut Cursor<'_>, ignore: bool) -> Result<Alter, Faul
 }
 
 fn follows_without_comma(cursor: &Cursor<'_>, last: Option<&Clause>) -> bool {
-    let option = matches!(last, Some(Clause::Engine(_) | Clause::Comment(_) | Clause::TableCharset(_) | Clause::Nothing | Clause::ReplaceRows(_)));
+    let option =
+        matches!(last, Some(Clause::Engine(_) | Clause::Comment(_) | Clause::TableCharset(_) | Clause::Nothing | Clause::ReplaceRows(_)));
     option || cursor.is(0, "partition") || cursor.is(0, "remove")
 }
 
@@ -110,13 +111,17 @@ fn bare(cursor: &mut Cursor<'_>) -> Result<Option<Clause>, Fault> {
 fn add(cursor: &mut Cursor<'_>, clauses: &mut Vec<Clause>) -> Result<(), Fault> {
     if cursor.is(0, "system") && cursor.is(1, "versioning") {
         cursor.at += 2;
-        clauses.push(Clause::Storage("ADD SYSTEM VERSIONING: the log gets hidden columns row_start and row_end, and row_end joins the primary key".into()));
+        clauses.push(Clause::Storage(
+            "ADD SYSTEM VERSIONING: the log gets hidden columns row_start and row_end, and row_end joins the primary key".into(),
+        ));
         return Ok(());
     }
     if cursor.eat(&["period", "for"]) {
         let name = cursor.name()?;
         cursor.bracketed()?;
-        clauses.push(Clause::Storage(format!("ADD PERIOD FOR {name}: its columns become NOT NULL, and UPDATE or DELETE of a portion writes rows of its own")));
+        clauses.push(Clause::Storage(format!(
+            "ADD PERIOD FOR {name}: its columns become NOT NULL, and UPDATE or DELETE of a portion writes rows of its own"
+        )));
         return Ok(());
     }
     if cursor.eat(&["partition"]) {
@@ -284,13 +289,21 @@ fn partition(cursor: &mut Cursor<'_>) -> Result<Option<Clause>, Fault> {
         cursor.expect(&["with", "table"])?;
         let with: TableId = cursor.table()?;
         let _either = cursor.eat(&["with", "validation"]) || cursor.eat(&["without", "validation"]);
-        return Ok(Some(Clause::ExchangePartition { exchange: Exchange::Swap, what: format!("EXCHANGE PARTITION {name} WITH TABLE {with}"), with }));
+        return Ok(Some(Clause::ExchangePartition {
+            exchange: Exchange::Swap,
+            what: format!("EXCHANGE PARTITION {name} WITH TABLE {with}"),
+            with,
+        }));
     }
     if cursor.eat(&["convert", "partition"]) {
         let name = cursor.name()?;
         cursor.expect(&["to", "table"])?;
         let with = cursor.table()?;
-        return Ok(Some(Clause::ExchangePartition { exchange: Exchange::Made, what: format!("CONVERT PARTITION {name} TO TABLE {with}"), with }));
+        return Ok(Some(Clause::ExchangePartition {
+            exchange: Exchange::Made,
+            what: format!("CONVERT PARTITION {name} TO TABLE {with}"),
+            with,
+        }));
     }
     if cursor.eat(&["convert", "table"]) {
         let with = cursor.table()?;

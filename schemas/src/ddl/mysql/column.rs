@@ -107,7 +107,12 @@ fn key_attribute(cursor: &mut Cursor<'_>, column: &mut ColumnDefinition, constra
         let actions = reference(cursor)?;
         // MySQL before 9.0 reads inline references and forgets them; MariaDB keeps them.
         if cursor.context.mariadb || cursor.context.version >= 90_000 {
-            constraints.push(Constraint::ForeignKey { name: None, index: None, columns: vec![column.name.clone()], cascades: cascades(&actions) });
+            constraints.push(Constraint::ForeignKey {
+                name: None,
+                index: None,
+                columns: vec![column.name.clone()],
+                cascades: cascades(&actions),
+            });
         }
     } else {
         return Ok(false);

@@ -80,7 +80,11 @@ impl Context {
     /// A table's identity from a name as written.
     pub(super) fn table(&self, database: Option<String>, name: String) -> TableId {
         let database = database.filter(|d| !d.is_empty()).unwrap_or_else(|| self.default_database.clone());
-        if self.lower_case_table_names == 1 { TableId::new(database.to_lowercase(), name.to_lowercase()) } else { TableId::new(database, name) }
+        if self.lower_case_table_names == 1 {
+            TableId::new(database.to_lowercase(), name.to_lowercase())
+        } else {
+            TableId::new(database, name)
+        }
     }
 
     /// The default collation of a database, where it is known.

@@ -53,7 +53,9 @@ pub(super) fn declared(cursor: &mut Cursor<'_>) -> Result<(Declared, Extra), Fau
         "date" => Declared::Plain(Native::Date),
         "time" => Declared::Plain(Native::Time { precision: precision(cursor)? }),
         "datetime" => Declared::Plain(Native::DateTime { precision: precision(cursor)? }),
-        "timestamp" if cursor.context.has(mode::MAXDB) && !cursor.context.mariadb => return Err("sql_mode MAXDB makes TIMESTAMP another type".into()),
+        "timestamp" if cursor.context.has(mode::MAXDB) && !cursor.context.mariadb => {
+            return Err("sql_mode MAXDB makes TIMESTAMP another type".into());
+        }
         "timestamp" => Declared::Plain(Native::Timestamp { precision: precision(cursor)? }),
         "char" | "character" => character(cursor)?,
         "nchar" | "national" => national(cursor, &mut extra, word == "nchar")?,

@@ -23,7 +23,9 @@ pub(super) fn render(tokens: &[Token]) -> String {
     let mut tight = true;
     for (at, token) in tokens.iter().enumerate() {
         let bracket_follows = tokens.get(at + 1).is_some_and(|next| next.kind == Kind::Punct(b'('));
-        let glued = at > 0 && tokens[at - 1].end == token.start && matches!((&tokens[at - 1].kind, &token.kind), (Kind::Punct(a), Kind::Punct(b)) if operator(*a) && operator(*b));
+        let glued = at > 0
+            && tokens[at - 1].end == token.start
+            && matches!((&tokens[at - 1].kind, &token.kind), (Kind::Punct(a), Kind::Punct(b)) if operator(*a) && operator(*b));
         let opens = token.kind == Kind::Punct(b'(') && at > 0 && matches!(tokens[at - 1].kind, Kind::Word(_) | Kind::Quoted(_));
         let closes = matches!(token.kind, Kind::Punct(b')' | b',' | b'.'));
         if !(tight || closes || opens || glued) {

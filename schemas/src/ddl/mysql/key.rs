@@ -18,7 +18,9 @@ pub(super) fn key(cursor: &mut Cursor<'_>) -> Result<Clause, Fault> {
     let mut name = None;
     if cursor.eat(&["constraint"]) && !cursor.any(&["primary", "unique", "foreign", "check"]) {
         cursor.eat(&["if", "not", "exists"]);
-        if !cursor.any(&["primary", "unique", "foreign", "check"]) || matches!(cursor.ahead(1), Some(Kind::Word(_))) && !cursor.is(1, "key") && !cursor.is(1, "index") {
+        if !cursor.any(&["primary", "unique", "foreign", "check"])
+            || matches!(cursor.ahead(1), Some(Kind::Word(_))) && !cursor.is(1, "key") && !cursor.is(1, "index")
+        {
             name = Some(cursor.name()?);
         }
     }

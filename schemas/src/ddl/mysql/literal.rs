@@ -23,8 +23,12 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         _ => {}
     }
     let value = match native {
-        Native::Integer { bits, unsigned, .. } => Value::Integer(number::integer(&plain(literal, context)?, *bits, *unsigned, matches!(literal, Literal::Number(_)))?),
-        Native::Decimal { precision, scale, unsigned } => Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?),
+        Native::Integer { bits, unsigned, .. } => {
+            Value::Integer(number::integer(&plain(literal, context)?, *bits, *unsigned, matches!(literal, Literal::Number(_)))?)
+        }
+        Native::Decimal { precision, scale, unsigned } => {
+            Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?)
+        }
         Native::Float { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, true)?),
         Native::Double { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, false)?),
         Native::Bit { length } => Value::Bytes(bits(literal, *length, context)?),
@@ -161,7 +165,11 @@ fn text(literal: &Literal, own: &Charset, length: u32, context: &Context) -> Res
     }
     // Trailing blanks beyond the length are cut without an error.
     let kept: String = text.chars().take(most).collect();
-    if text.chars().skip(most).all(|c| c == ' ') { Ok(kept) } else { Err(format!("a default of {count} characters is longer than its column")) }
+    if text.chars().skip(most).all(|c| c == ' ') {
+        Ok(kept)
+    } else {
+        Err(format!("a default of {count} characters is longer than its column"))
+    }
 }
 
 fn bytes(literal: &Literal, length: u32, context: &Context) -> Result<Vec<u8>, Fault> {
@@ -172,7 +180,10 @@ fn bytes(literal: &Literal, length: u32, context: &Context) -> Result<Vec<u8>, F
         Literal::Hex { bytes, .. } => bytes.clone(),
         Literal::Bits(digits) => bit_bytes(digits),
         Literal::Text { bytes, introducer } => {
-            if introducer.is_some() || bytes.is_ascii() || context.charset == context.connection_charset && charset::ascii_bytes_are_ascii(&context.charset) {
+            if introducer.is_some()
+                || bytes.is_ascii()
+                || context.charset == context.connection_charset && charset::ascii_bytes_are_ascii(&context.charset)
+            {
                 bytes.clone()
             } else {
                 let text = client_text(bytes, None, context)?;
@@ -210,7 +221,8 @@ fn timestamp(text: &str, precision: u8, context: &Context) -> Result<Default, Fa
 
 /// JSON is printed by the server in its own form: only what has no other form is taken as a constant.
 fn json(text: &str) -> Result<Default, Fault> {
-    let one_form = matches!(text, "{}" | "[]" | "null" | "true" | "false") || text.len() < 10 && text.parse::<i64>().is_ok_and(|n| n.to_string() == text);
+    let one_form = matches!(text, "{}" | "[]" | "null" | "true" | "false")
+        || text.len() < 10 && text.parse::<i64>().is_ok_and(|n| n.to_string() == text);
     Ok(if one_form { Default::Constant(Value::Text(text.to_owned())) } else { Default::Expression(format!("'{text}' as JSON")) })
 }
 

@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 
 pub use context::{Context, mode};
 pub use statement::{
-    Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind, KeyPart, Literal, Parsed,
-    Position, Refusal, Statement,
+    Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind,
+    KeyPart, Literal, Parsed, Position, Refusal, Statement,
 };
 
 use crate::{

@@ -9,11 +9,40 @@ use super::{
 
 /// Options with one value that change nothing that is kept.
 const PLAIN: [&str; 34] = [
-    "auto_increment", "autoextend_size", "avg_row_length", "backup_lock", "checksum", "compression", "connection", "delay_key_write",
-    "encrypted", "encryption", "encryption_key_id", "engine_attribute", "ietf_quotes", "insert_method", "itef_quotes", "key_block_size",
-    "max_rows", "min_rows", "pack_keys", "page_checksum", "page_compressed", "page_compression_level", "password", "row_format",
-    "secondary_engine", "secondary_engine_attribute", "sequence", "start", "stats_auto_recalc", "stats_persistent", "stats_sample_pages",
-    "tablespace", "table_checksum", "transactional",
+    "auto_increment",
+    "autoextend_size",
+    "avg_row_length",
+    "backup_lock",
+    "checksum",
+    "compression",
+    "connection",
+    "delay_key_write",
+    "encrypted",
+    "encryption",
+    "encryption_key_id",
+    "engine_attribute",
+    "ietf_quotes",
+    "insert_method",
+    "itef_quotes",
+    "key_block_size",
+    "max_rows",
+    "min_rows",
+    "pack_keys",
+    "page_checksum",
+    "page_compressed",
+    "page_compression_level",
+    "password",
+    "row_format",
+    "secondary_engine",
+    "secondary_engine_attribute",
+    "sequence",
+    "start",
+    "stats_auto_recalc",
+    "stats_persistent",
+    "stats_sample_pages",
+    "tablespace",
+    "table_checksum",
+    "transactional",
 ];
 
 /// One table option. None: what follows is none.
@@ -42,7 +71,9 @@ pub(super) fn option(cursor: &mut Cursor<'_>) -> Result<Option<Clause>, Fault> {
         return Ok(Some(Clause::ReplaceRows("UNION of a MERGE table".into())));
     }
     if cursor.is(0, "with") && cursor.is(1, "system") && cursor.is(2, "versioning") {
-        return Err("a table with system versioning is not followed: its log has hidden columns and the primary key holds one of them".into());
+        return Err(
+            "a table with system versioning is not followed: its log has hidden columns and the primary key holds one of them".into()
+        );
     }
     if PLAIN.iter().any(|option| cursor.is(0, option)) {
         cursor.at += 1;
@@ -110,6 +141,20 @@ pub(super) fn partition_by(cursor: &mut Cursor<'_>) -> Result<bool, Fault> {
 pub(super) fn engine_replaces_rows(engine: &str) -> bool {
     matches!(
         engine,
-        "blackhole" | "memory" | "heap" | "merge" | "mrg_myisam" | "federated" | "federatedx" | "connect" | "spider" | "s3" | "sphinx" | "oqgraph" | "sequence" | "performance_schema" | "ndbinfo"
+        "blackhole"
+            | "memory"
+            | "heap"
+            | "merge"
+            | "mrg_myisam"
+            | "federated"
+            | "federatedx"
+            | "connect"
+            | "spider"
+            | "s3"
+            | "sphinx"
+            | "oqgraph"
+            | "sequence"
+            | "performance_schema"
+            | "ndbinfo"
     )
 }

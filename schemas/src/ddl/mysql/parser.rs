@@ -13,15 +13,63 @@ use crate::table::TableId;
 
 /// Statements that touch no table's shape and no row, by their first word.
 const HARMLESS: [&str; 34] = [
-    "analyze", "binlog", "cache", "call", "change", "check", "checksum", "clone", "deallocate", "describe", "desc", "do", "explain", "flush",
-    "get", "grant", "handler", "help", "install", "kill", "lock", "optimize", "prepare", "purge", "reset", "revoke", "set", "show", "signal",
-    "start", "stop", "uninstall", "unlock", "use",
+    "analyze",
+    "binlog",
+    "cache",
+    "call",
+    "change",
+    "check",
+    "checksum",
+    "clone",
+    "deallocate",
+    "describe",
+    "desc",
+    "do",
+    "explain",
+    "flush",
+    "get",
+    "grant",
+    "handler",
+    "help",
+    "install",
+    "kill",
+    "lock",
+    "optimize",
+    "prepare",
+    "purge",
+    "reset",
+    "revoke",
+    "set",
+    "show",
+    "signal",
+    "start",
+    "stop",
+    "uninstall",
+    "unlock",
+    "use",
 ];
 
 /// Objects whose CREATE, ALTER, DROP and RENAME are not about tables.
 const OTHER_OBJECTS: [&str; 19] = [
-    "aggregate", "event", "function", "instance", "library", "logfile", "package", "procedure", "resource", "role", "sequence", "server", "spatial",
-    "tablespace", "trigger", "undo", "user", "view", "masking",
+    "aggregate",
+    "event",
+    "function",
+    "instance",
+    "library",
+    "logfile",
+    "package",
+    "procedure",
+    "resource",
+    "role",
+    "sequence",
+    "server",
+    "spatial",
+    "tablespace",
+    "trigger",
+    "undo",
+    "user",
+    "view",
+    "masking",
 ];
 
 /// Words after CREATE or ALTER that say how, not what.
@@ -54,8 +102,9 @@ fn unknown(cursor: &Cursor<'_>, why: Fault) -> Parsed {
     let mut rest = Cursor::new(cursor.tokens, cursor.context);
     rest.at = cursor.at.min(cursor.tokens.len());
     while !rest.done() {
-        if rest.eat_any(&["table", "to", "as", "rename", "with", "references", "like", "from", "into"]) {
-            let _name_or_not = rest.table();
+        if rest.eat(&["rename", "as"]) || rest.eat_any(&["table", "to", "rename", "like", "from", "into"]) {
+            // What is no name there is no table either.
+            drop(rest.table());
         } else {
             rest.at += 1;
         }
@@ -231,7 +280,8 @@ fn lowered(cursor: &Cursor<'_>, name: String) -> String {
 fn database(cursor: &mut Cursor<'_>) -> Result<Parsed, Fault> {
     let words = ["character", "charset", "default", "collate", "comment", "encryption", "read", "upgrade"];
     let named = matches!(cursor.peek(), Some(Kind::Quoted(_)))
-        || (matches!(cursor.peek(), Some(Kind::Word(_))) && !(cursor.any(&words) && !matches!(cursor.ahead(1), None | Some(Kind::Punct(b';')))));
+        || (matches!(cursor.peek(), Some(Kind::Word(_)))
+            && !(cursor.any(&words) && !matches!(cursor.ahead(1), None | Some(Kind::Punct(b';')))));
     let name = if named { cursor.name()? } else { cursor.context.default_database.clone() };
     let mut collation = None;
     while !cursor.done() && !cursor.is_punct(0, b';') {
@@ -329,11 +379,37 @@ fn row_change(cursor: &mut Cursor<'_>) -> Result<Option<Parsed>, Fault> {
     if !cursor.any(&["insert", "update", "delete", "replace", "load", "with"]) {
         return Ok(None);
     }
-    let single = cursor.any(&["insert", "replace", "load"]);
-    cursor.at += 1;
-    let tables = if single { target(cursor)? } else { every_name(cursor) };
+    let tables = if cursor.eat_any(&["insert", "replace", "load"]) {
+        target(cursor)?
+    } else if cursor.eat_any(&["update", "delete"]) {
+        joined(cursor)
+    } else {
+        every_name(cursor)
+    };
     cursor.at = cursor.tokens.len();
     Ok(Some(Parsed::RowChange { tables }))
+}
+
+/// The tables of an UPDATE or DELETE: those at its beginning, and behind FROM, USING, JOIN and commas up to the first condition.
+fn joined(cursor: &mut Cursor<'_>) -> Vec<TableId> {
+    while cursor.eat_any(&["low_priority", "quick", "ignore"]) {}
+    let mut wanted = true;
+    while !cursor.done() && !cursor.any(&["set", "where", "order", "limit", "returning"]) {
+        if cursor.is_punct(0, b'(') {
+            if cursor.bracketed().is_err() {
+                break;
+            }
+            wanted = false;
+        } else if cursor.eat_any(&["from", "using", "join", "straight_join"]) || cursor.eat_punct(b',') {
+            wanted = true;
+        } else if wanted && cursor.table().is_ok() {
+            wanted = false;
+        } else {
+            wanted = false;
+            cursor.at += 1;
+        }
+    }
+    cursor.tables.clone()
 }
 
 fn target(cursor: &mut Cursor<'_>) -> Result<Vec<TableId>, Fault> {

@@ -114,7 +114,9 @@ fn of_text(declared: &Declared, charset: Charset, compressed: bool, context: &Co
         Declared::Text { size, length } => lob(length.map_or(*size, |length| lob_size(length.saturating_mul(widest))), charset, compressed),
         Declared::Enum(labels) => Native::Enum { labels: texts(labels, &charset, context)?, charset },
         Declared::Set(labels) => Native::Set { labels: texts(labels, &charset, context)?, charset },
-        Declared::Plain(_) | Declared::Blob { .. } | Declared::VarBinary(_) => return Err("a type without a character set was given one".into()),
+        Declared::Plain(_) | Declared::Blob { .. } | Declared::VarBinary(_) => {
+            return Err("a type without a character set was given one".into());
+        }
     })
 }
 

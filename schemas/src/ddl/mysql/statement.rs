@@ -305,8 +305,14 @@ pub enum Literal {
     /// With its sign.
     Number(String),
     /// In the character set of its introducer; none: the client's.
-    Text { bytes: Vec<u8>, introducer: Option<String> },
-    Hex { bytes: Vec<u8>, introducer: Option<String> },
+    Text {
+        bytes: Vec<u8>,
+        introducer: Option<String>,
+    },
+    Hex {
+        bytes: Vec<u8>,
+        introducer: Option<String>,
+    },
     /// Digits 0 and 1.
     Bits(String),
 }

@@ -123,7 +123,9 @@ fn moment(text: &str) -> Result<Moment, Fault> {
 /// The fraction of a second: after the last point, where a clock stands before it or digits alone.
 fn split_fraction(text: &str) -> (&str, &str) {
     match text.rsplit_once('.') {
-        Some((whole, fraction)) if whole.contains(':') || whole.len() >= 12 && whole.bytes().all(|b| b.is_ascii_digit()) => (whole, fraction),
+        Some((whole, fraction)) if whole.contains(':') || whole.len() >= 12 && whole.bytes().all(|b| b.is_ascii_digit()) => {
+            (whole, fraction)
+        }
         _ => (text, ""),
     }
 }

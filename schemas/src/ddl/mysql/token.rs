@@ -200,7 +200,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn name(&self, bytes: &[u8]) -> Result<String, Fault> {
-        charset::decode(self.charset, bytes).map(std::borrow::Cow::into_owned).ok_or_else(|| format!("a name is not readable as {}", self.charset))
+        charset::decode(self.charset, bytes)
+            .map(std::borrow::Cow::into_owned)
+            .ok_or_else(|| format!("a name is not readable as {}", self.charset))
     }
 
     /// The bytes between two quotes, escapes resolved.

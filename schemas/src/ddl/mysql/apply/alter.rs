@@ -55,7 +55,8 @@ fn effective<'a>(before: &Table, clauses: &'a [Clause]) -> Vec<&'a Clause> {
             Clause::ChangeColumn { from, if_exists, .. } | Clause::RenameColumn { from, if_exists, .. } => *if_exists && !has(from),
             Clause::SetDefault { column, if_exists, .. } => *if_exists && !has(column),
             Clause::AddKey { key, if_not_exists } => {
-                let exists = key.name.as_ref().is_some_and(|name| has_index(before, name)) || key.kind == KeyKind::Primary && before.primary.is_some();
+                let exists = key.name.as_ref().is_some_and(|name| has_index(before, name))
+                    || key.kind == KeyKind::Primary && before.primary.is_some();
                 *if_not_exists && exists
             }
             Clause::RenameIndex { from, if_exists, .. } => *if_exists && !has_index(before, from),
@@ -91,7 +92,8 @@ impl Work<'_> {
         for clause in clauses {
             let (Clause::TableCharset(words) | Clause::Convert(words)) = clause else { continue };
             let over = self.outer(words);
-            let settled = resolve::settle(words, over.as_deref(), self.context)?.ok_or("the default character set of the database is not known")?;
+            let settled =
+                resolve::settle(words, over.as_deref(), self.context)?.ok_or("the default character set of the database is not known")?;
             let old = self.after.collation.as_deref().and_then(super::super::charset::collation_name);
             if let Some((collation, charset)) = old {
                 if charset != settled.charset {
@@ -158,7 +160,7 @@ impl Work<'_> {
         }
         for (at, column) in columns.iter().enumerate() {
             if columns[..at].iter().any(|other| same_name(&other.name, &column.name)) {
-                return Err(format!("column {} would stand there twice", column.name));
+                return Err(format!("column {} would be there twice", column.name));
             }
         }
         self.after.columns = columns;
@@ -194,7 +196,9 @@ impl Work<'_> {
                 Clause::SetDefault { column: name, default, .. } if same_name(name, &old.name) => {
                     column.default = match default {
                         None => None,
-                        Some(default) => resolve::default(default, mysql(old)?, self.context).map_err(|why| format!("column {name}: {why}"))?,
+                        Some(default) => {
+                            resolve::default(default, mysql(old)?, self.context).map_err(|why| format!("column {name}: {why}"))?
+                        }
                     };
                 }
                 Clause::SetInvisible { column: name, invisible } if same_name(name, &old.name) => column.invisible = *invisible,
@@ -216,7 +220,8 @@ impl Work<'_> {
     /// CONVERT TO: every text column, TEXT made larger where its characters may need more bytes.
     fn convert(&mut self) -> Result<(), Fault> {
         let collation = self.after.collation.clone().ok_or("the default character set of the database is not known")?;
-        let (collation, name) = super::super::charset::collation_name(&collation).ok_or_else(|| format!("the collation {collation} is not known"))?;
+        let (collation, name) =
+            super::super::charset::collation_name(&collation).ok_or_else(|| format!("the collation {collation} is not known"))?;
         if name == "binary" {
             return Err("CONVERT TO CHARACTER SET binary makes other types of all text columns".into());
         }
@@ -237,7 +242,9 @@ impl Work<'_> {
                     }
                     charset.clone_from(&new);
                 }
-                types::Native::Char { charset, .. } | types::Native::Enum { charset, .. } | types::Native::Set { charset, .. } => charset.clone_from(&new),
+                types::Native::Char { charset, .. } | types::Native::Enum { charset, .. } | types::Native::Set { charset, .. } => {
+                    charset.clone_from(&new)
+                }
                 _ => {}
             }
         }
@@ -423,7 +430,9 @@ impl Work<'_> {
 
     /// Columns that clauses moved, if the order of those that stay is another now.
     fn reordered(&self) -> Vec<SchemaChange> {
-        let stays = |table: &Table, other: &Table| -> Vec<ColumnId> { table.columns.iter().map(|c| c.id).filter(|id| other.by_id(*id).is_some()).collect() };
+        let stays = |table: &Table, other: &Table| -> Vec<ColumnId> {
+            table.columns.iter().map(|c| c.id).filter(|id| other.by_id(*id).is_some()).collect()
+        };
         let (old, new) = (stays(self.before, &self.after), stays(&self.after, self.before));
         if old == new {
             return Vec::new();
@@ -471,7 +480,9 @@ fn exchanged(clauses: &[&Clause], shape: &Table, known: &Known) -> Vec<Effect> {
 
 fn constraint_change(constraint: &Constraint) -> SchemaChange {
     match constraint {
-        Constraint::Check { name } => SchemaChange::ChangeConstraint { name: name.clone().unwrap_or_else(|| "CHECK".into()), cascades: false },
+        Constraint::Check { name } => {
+            SchemaChange::ChangeConstraint { name: name.clone().unwrap_or_else(|| "CHECK".into()), cascades: false }
+        }
         Constraint::ForeignKey { name, columns, cascades, .. } => SchemaChange::ChangeConstraint {
             name: name.clone().unwrap_or_else(|| format!("FOREIGN KEY ({})", columns.join(", "))),
             cascades: *cascades,
@@ -483,7 +494,9 @@ fn insert(columns: &mut Vec<Column>, column: Column, position: Option<&Position>
     let at = match position {
         None => columns.len(),
         Some(Position::First) => 0,
-        Some(Position::After(name)) => position_of(columns, name).ok_or_else(|| format!("column {name}, after which another is put, is not known"))? + 1,
+        Some(Position::After(name)) => {
+            position_of(columns, name).ok_or_else(|| format!("column {name}, after which another is put, is not known"))? + 1
+        }
     };
     columns.insert(at, column);
     Ok(())

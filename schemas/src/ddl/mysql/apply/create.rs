@@ -32,7 +32,11 @@ pub(super) fn create(create: &Create, context: &Context, known: &Known) -> Resul
         }
         Body::Columns { .. } => table_from(create, context)?,
     };
-    let changes = if exists && create.or_replace { vec![SchemaChange::DropTable, SchemaChange::CreateTable] } else { vec![SchemaChange::CreateTable] };
+    let changes = if exists && create.or_replace {
+        vec![SchemaChange::DropTable, SchemaChange::CreateTable]
+    } else {
+        vec![SchemaChange::CreateTable]
+    };
     Ok(vec![Effect { id, shape: Some(shape), renamed_to: None, temporary: create.temporary, changes }])
 }
 
@@ -71,7 +75,7 @@ fn build(
     let mut stated = Vec::new();
     for definition in columns {
         if position_of(&table.columns, &definition.name).is_some() {
-            return Err(format!("column {} stands there twice", definition.name));
+            return Err(format!("column {} is there twice", definition.name));
         }
         let mut column = resolve::column(definition, collation.as_deref(), context)?;
         column.id = ColumnId(table.next_column);

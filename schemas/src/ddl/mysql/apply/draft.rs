@@ -80,7 +80,9 @@ pub(super) fn has_index(table: &Table, name: &str) -> bool {
 /// The name the server gives an index without one: its first column's, with a number where that is taken.
 fn free_name(table: &Table, parts: &[KeyPart]) -> String {
     let base = match parts.first() {
-        Some(KeyPart::Column { name, .. }) => position_of(&table.columns, name).map_or_else(|| name.clone(), |at| table.columns[at].name.clone()),
+        Some(KeyPart::Column { name, .. }) => {
+            position_of(&table.columns, name).map_or_else(|| name.clone(), |at| table.columns[at].name.clone())
+        }
         Some(KeyPart::Expression) | None => "functional_index".into(),
     };
     if !has_index(table, &base) && !same_name(&base, "primary") {
@@ -94,7 +96,11 @@ pub(super) fn add_foreign_index(table: &mut Table, constraint: &Constraint) -> R
     let Constraint::ForeignKey { name, index, columns, .. } = constraint else { return Ok(()) };
     let ids = columns
         .iter()
-        .map(|name| position_of(&table.columns, name).map(|at| table.columns[at].id).ok_or_else(|| format!("a foreign key names column {name}, which is not known")))
+        .map(|name| {
+            position_of(&table.columns, name)
+                .map(|at| table.columns[at].id)
+                .ok_or_else(|| format!("a foreign key names column {name}, which is not known"))
+        })
         .collect::<Result<Vec<ColumnId>, _>>()?;
     let covered = table.primary.iter().any(|key| key.columns.starts_with(&ids))
         || table.unique.iter().any(|index| index.columns.starts_with(&ids))

@@ -37,7 +37,9 @@ pub(super) fn apply(statement: &Statement, context: &Context, known: &Known) -> 
             .collect()),
         Statement::Database { .. } => Ok(Vec::new()),
         Statement::DropDatabase { name } => {
-            let same = |id: &&TableId| if context.lower_case_table_names == 0 { id.namespace == *name } else { id.namespace.to_lowercase() == name.to_lowercase() };
+            let same = |id: &&TableId| {
+                if context.lower_case_table_names == 0 { id.namespace == *name } else { id.namespace.to_lowercase() == name.to_lowercase() }
+            };
             Ok(known.keys().filter(same).map(|id| dropped(id.clone(), false)).collect())
         }
     };

@@ -82,9 +82,10 @@ pub(super) fn charset(native: &Native) -> Option<&Charset> {
 
 fn compressed(native: &Native) -> bool {
     match native {
-        Native::VarChar { compressed, .. } | Native::Text { compressed, .. } | Native::VarBinary { compressed, .. } | Native::Blob { compressed, .. } => {
-            *compressed
-        }
+        Native::VarChar { compressed, .. }
+        | Native::Text { compressed, .. }
+        | Native::VarBinary { compressed, .. }
+        | Native::Blob { compressed, .. } => *compressed,
         _ => false,
     }
 }
@@ -128,17 +129,22 @@ fn type_change(old: &Native, new: &Native, in_key: bool) -> Option<Kind> {
         (Native::VarChar { length: a, .. }, Native::VarChar { length: b, .. })
         | (Native::VarBinary { length: a, .. }, Native::VarBinary { length: b, .. }) => by_size(a, b),
         (Native::Char { length: a, .. }, Native::Char { length: b, .. }) => by_size(a, b),
-        (Native::Text { size: a, .. }, Native::Text { size: b, .. }) | (Native::Blob { size: a, .. }, Native::Blob { size: b, .. }) => by_size(a, b),
+        (Native::Text { size: a, .. }, Native::Text { size: b, .. }) | (Native::Blob { size: a, .. }, Native::Blob { size: b, .. }) => {
+            by_size(a, b)
+        }
         // A TEXT that holds all of a VARCHAR is its longer form, and the other way round; the same for bytes.
         (Native::VarChar { length, charset, .. }, Native::Text { size, .. }) => {
             let bytes = length.saturating_mul(super::super::charset::widest(&charset.charset));
             Some(if lob_bytes(*size) >= bytes { Kind::Lengthen } else { Kind::ChangeType })
         }
-        (Native::VarBinary { length, .. }, Native::Blob { size, .. }) => Some(if lob_bytes(*size) >= *length { Kind::Lengthen } else { Kind::ChangeType }),
+        (Native::VarBinary { length, .. }, Native::Blob { size, .. }) => {
+            Some(if lob_bytes(*size) >= *length { Kind::Lengthen } else { Kind::ChangeType })
+        }
         (Native::Time { precision: a }, Native::Time { precision: b })
         | (Native::DateTime { precision: a }, Native::DateTime { precision: b })
         | (Native::Timestamp { precision: a }, Native::Timestamp { precision: b }) => by_size(a, b),
-        (Native::Enum { labels: a, .. }, Native::Enum { labels: b, .. }) | (Native::Set { labels: a, .. }, Native::Set { labels: b, .. }) => {
+        (Native::Enum { labels: a, .. }, Native::Enum { labels: b, .. })
+        | (Native::Set { labels: a, .. }, Native::Set { labels: b, .. }) => {
             if a == b {
                 None
             } else {
