@@ -6,7 +6,7 @@ use crate::{
     change::{Fill, Kind, SchemaChange},
     classify::type_change,
     native::Native,
-    rules::{Context, SetDecision},
+    rules::{Context, SetDecision, complete},
     table::{Column, ColumnId, RowKey, Table},
     value::Value,
     view::View,
@@ -86,7 +86,7 @@ pub enum Proposed {
 pub fn held_proposal(changes: &[SchemaChange], context: &Context<'_>) -> Vec<Proposed> {
     let mut lines = Vec::new();
     let key = |table: &Table| table.key_columns().iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    if changes.iter().any(touches_key) {
+    if complete(changes, context).iter().any(touches_key) {
         let (before, after) = (key(context.before), key(context.after));
         let after = if after.is_empty() { "and there is none to make again".to_owned() } else { format!("and made again as ({after})") };
         lines.push(Proposed::Comment(format!("The key ({before}) of {} must be dropped {after} by hand first.", context.view.table)));
@@ -107,7 +107,8 @@ fn touches_key(change: &SchemaChange) -> bool {
 }
 
 struct Builder<'a> {
-    changes: &'a [SchemaChange],
+    /// The statement's changes, whole, in the order of the decision's parts.
+    changes: Vec<SchemaChange>,
     decision: Option<&'a SetDecision>,
     context: &'a Context<'a>,
     /// The target table as the steps so far leave it.
@@ -116,12 +117,12 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(changes: &'a [SchemaChange], decision: Option<&'a SetDecision>, context: &'a Context<'a>) -> Result<Self, PlanError> {
+    fn new(changes: &[SchemaChange], decision: Option<&'a SetDecision>, context: &'a Context<'a>) -> Result<Self, PlanError> {
         let table = context.target.cloned().ok_or_else(|| PlanError::Shape {
             table: context.view.table.to_string(),
             difference: "no expected shape is recorded for it".into(),
         })?;
-        Ok(Self { changes, decision, context, table, steps: Vec::new() })
+        Ok(Self { changes: complete(changes, context), decision, context, table, steps: Vec::new() })
     }
 
     /// Drops free names first, renames come next, added columns go last. `keys`: the key itself is dropped and made again too.

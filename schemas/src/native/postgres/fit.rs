@@ -48,9 +48,9 @@ pub enum Check {
     Label,
 }
 
-/// 4713-11-24 BC and 5874897-12-31: the ends of `date`.
+/// 4714-11-24 BC and 5874897-12-31: the ends of `date`.
 const DATE: Check = Check::Days { least: -2_440_588, greatest: 2_145_042_905 };
-/// 4713-11-24 BC 00:00:00; the other end, 294276-12-31, lies behind 64 bits of microseconds since 1970.
+/// 4714-11-24 BC 00:00:00; the other end, 294276-12-31, lies behind 64 bits of microseconds since 1970.
 const TIMESTAMP: Check = Check::Micros { least: -210_866_803_200_000_000, greatest: i64::MAX };
 /// 0001-01-01 and 9999-12-31: MySQL's year 0 is not PostgreSQL's 1 BC.
 const MYSQL_DATE: Check = Check::Days { least: -719_162, greatest: 2_932_896 };
