@@ -67,6 +67,8 @@ pub enum Command {
 /// What a command asks of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandStep<P> {
+    /// Not within a group of rows: ask again behind it.
+    Later,
     /// Nothing more: the command is taken and becomes durable with the next commit.
     Taken,
     /// Publish this event; the command is taken in its transaction.
@@ -192,6 +194,12 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     // ---- stream
 
+    /// Whether the stream stands between two groups. Within one nothing is copied and no event is published, for the source
+    /// could not be restarted there: [`Source::command`] says `Later`, the other questions have no answer.
+    pub fn between_groups(&self) -> bool {
+        self.state.rows_done == 0
+    }
+
     /// Whether the stream may read on: not while an event or a view is due at this place. Ask after every commit entry.
     pub fn may_read(&self) -> bool {
         self.due_begin().is_none() && self.due_view().is_none()
@@ -255,6 +263,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// What a command asks for. `standing`: the tables of the statement that the stream stands at. `shape`: the table's
     /// physical shape at the stream's position, where the source knows it.
     pub fn command(&mut self, offset: Offset, command: &Command, standing: &BTreeSet<TableId>, shape: Option<&Table>) -> CommandStep<P> {
+        if !self.between_groups() {
+            return CommandStep::Later;
+        }
         match command {
             Command::Pause => self.set_state(SourceState::Paused, ""),
             Command::Resume => self.set_state(SourceState::Running, ""),
@@ -306,9 +317,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self.begin_at(at, table.shape, None);
     }
 
-    /// A table goes out of the configuration. `shape`: its last known one. None: it is not captured.
+    /// A table goes out of the configuration. `shape`: its last known one. None: it is not captured, or not within a group.
     pub fn retire(&self, shape: Table) -> Option<Draft<P>> {
-        self.captures(&shape.id).then(|| self.draft(EventKind::Retire, vec![(shape, Vec::new(), Vec::new())]))
+        (self.captures(&shape.id) && self.between_groups()).then(|| self.draft(EventKind::Retire, vec![(shape, Vec::new(), Vec::new())]))
     }
 
     /// The reload that is due where the stream stands now, if one is. Publish it before anything else is read.
@@ -319,7 +330,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     fn due_begin(&self) -> Option<&BeginProgress<P>> {
         let begins = self.state.tables.values().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
-        begins.filter(|begin| (self.reached)(&self.state.position, &begin.at)).last()
+        begins.filter(|begin| self.between_groups() && (self.reached)(&self.state.position, &begin.at)).last()
     }
 
     /// A reload is for one sink only where no copy for others is on its way, and nothing is skipped: neither statements that
@@ -367,9 +378,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         }
     }
 
-    /// What is planned and not read yet (or has to be read again), in order.
+    /// What is planned and not read yet (or has to be read again), in order; nothing within a group.
     pub fn unread(&self, table: &TableId) -> Vec<Unread> {
-        let Some(copy) = self.copy(table) else { return Vec::new() };
+        let Some(copy) = self.copy(table).filter(|_| self.between_groups()) else { return Vec::new() };
         let chunk = |c: &ChunkProgress<P>| Unread::Chunk { above: c.above.clone(), up_to: c.up_to.clone() };
         let chunks = copy.chunks.iter().filter(|c| c.read_at.is_none()).map(chunk);
         chunks.chain(copy.reread.iter().filter(|r| r.read_at.is_none()).map(|r| Unread::Key(r.key.clone()))).collect()
@@ -441,7 +452,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     /// A table whose view stands where the stream stands: publish [`Source::view_event`], then the view's rows.
     pub fn due_view(&self) -> Option<TableId> {
-        self.views.iter().find(|(_, at)| (self.reached)(&self.state.position, at)).map(|(table, _)| table.clone())
+        self.views.iter().find(|(_, at)| self.between_groups() && (self.reached)(&self.state.position, at)).map(|(table, _)| table.clone())
     }
 
     /// The emptying event before a view's rows; `shape`: the table's at this place.

@@ -61,7 +61,9 @@ fn schedules(release: u64) -> u64 {
 
 fn holds(aim: &str, release: u64) {
     if let Some((seed, what)) = search(&aims::named(aim), Protections::ALL, schedules(release)) {
-        panic!("seed {seed} of {aim}: {what}\nreplay: INSTAR_SEED={seed} INSTAR_AIM={aim} cargo test --release -p schemas --test order replay -- --nocapture");
+        panic!(
+            "seed {seed} of {aim}: {what}\nreplay: INSTAR_SEED={seed} INSTAR_AIM={aim} cargo test --release -p schemas --test order replay -- --nocapture"
+        );
     }
 }
 
