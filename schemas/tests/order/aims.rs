@@ -41,20 +41,15 @@ pub const RANDOM: Aim = Aim {
 };
 
 /// The aimed scenarios.
-pub const NAMES: [&str; 8] = ["reload", "order", "drain", "reread", "keyless", "stand", "crashes", "values"];
+pub const NAMES: [&str; 9] = ["reload", "order", "drain", "held", "reread", "keyless", "stand", "crashes", "values"];
 
 /// A scenario by name; an unknown name is all of it.
 pub fn named(name: &str) -> Aim {
     match name {
         // Reloads and removals among changes that stop, decided by several instances.
-        "reload" => Aim {
-            kinds: Some(&[Kind::Stop, Kind::Ok, Kind::Hold]),
-            reloads: 0.02,
-            operator: 1.0,
-            sinks: (2, 3),
-            writes: 0.55,
-            ..RANDOM
-        },
+        "reload" => {
+            Aim { kinds: Some(&[Kind::Stop, Kind::Ok, Kind::Hold]), reloads: 0.02, operator: 1.0, sinks: (2, 3), writes: 0.55, ..RANDOM }
+        }
         // Statements without transactions that change nothing but the order of columns, their deciders dying.
         "order" => Aim {
             kinds: Some(&[Kind::Swap, Kind::Swap, Kind::Ok]),
@@ -79,6 +74,8 @@ pub fn named(name: &str) -> Aim {
             steps: (200, 400),
             ..RANDOM
         },
+        // A table held for good, and altered while its rows wait.
+        "held" => Aim { kinds: Some(&[Kind::Hold, Kind::Ok]), operator: 0.0, writes: 0.6, ..RANDOM },
         // Key changes without all columns while the table is copied.
         "reread" => Aim {
             kinds: Some(&[Kind::Ok, Kind::Truncate]),

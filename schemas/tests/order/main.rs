@@ -2,8 +2,8 @@
 //!
 //! Replay one seed with its trace:
 //! `INSTAR_SEED=4711 cargo test --release -p schemas --test order replay -- --nocapture`
-//! (`INSTAR_AIM=reload` for an aimed one, `INSTAR_WITHOUT=Fence` takes a protection out, `INSTAR_SCHEDULES=1000` sets how many
-//! the other tests run).
+//! (`INSTAR_AIM=reload` for an aimed one, `INSTAR_WITHOUT=Fence` takes a protection out; `INSTAR_SCHEDULES=1000` and
+//! `INSTAR_FIRST=5000` set how many the other tests run, and from which seed).
 
 mod aims;
 mod apply;
@@ -32,14 +32,15 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs schedules on all cores until one finds something; the seed and what it found.
 fn search(aim: &Aim, protections: Protections, schedules: u64) -> Option<(u64, String)> {
-    let (next, found) = (AtomicU64::new(0), Mutex::new(None::<(u64, String)>));
+    let first = number("INSTAR_FIRST").unwrap_or(0);
+    let (next, found) = (AtomicU64::new(first), Mutex::new(None::<(u64, String)>));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= schedules || found.lock().is_ok_and(|f| f.is_some()) {
+                    if seed >= first + schedules || found.lock().is_ok_and(|f| f.is_some()) {
                         break;
                     }
                     if let Some(what) = schedule::run(seed, aim, protections, false)
@@ -61,7 +62,9 @@ fn schedules(release: u64) -> u64 {
 
 fn holds(aim: &str, release: u64) {
     if let Some((seed, what)) = search(&aims::named(aim), Protections::ALL, schedules(release)) {
-        panic!("seed {seed} of {aim}: {what}\nreplay: INSTAR_SEED={seed} INSTAR_AIM={aim} cargo test --release -p schemas --test order replay -- --nocapture");
+        panic!(
+            "seed {seed} of {aim}: {what}\nreplay: INSTAR_SEED={seed} INSTAR_AIM={aim} cargo test --release -p schemas --test order replay -- --nocapture"
+        );
     }
 }
 

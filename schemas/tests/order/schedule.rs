@@ -100,7 +100,7 @@ impl Schedule {
         let tables = w.ids.len();
         let table = w.below(tables);
         if w.chance(self.writes) {
-            w.database.borrow_mut().write(&mut w.random(), table, w.partial, w.bad);
+            w.database.borrow_mut().write(&mut w.random(), w.partial, w.bad);
         } else {
             let kind = w.pick(&w.kinds);
             let mut parts = vec![(table, kind)];
