@@ -129,6 +129,12 @@ impl Groups {
         &self.position
     }
 
+    /// Gives the shapes of tables that are not captured, as they are at `at`.
+    pub fn learn(&mut self, at: Position, tables: Vec<Table>) {
+        self.shapes.learn(at, tables);
+        self.shapes.arrive(&self.position);
+    }
+
     /// The next entry that is complete.
     pub fn pop(&mut self) -> Option<Entry<Position, Rows>> {
         self.ready.pop_front()

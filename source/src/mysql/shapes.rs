@@ -138,11 +138,13 @@ impl Shapes {
     /// An empty list may be any table.
     fn stand_or_forget(&mut self, tables: &[TableId], session: Session, what: &str, shapes_unknown: bool) -> Verdict {
         let real: Vec<&TableId> = tables.iter().filter(|id| !self.owns_temporary(session, id)).collect();
-        let touched: Vec<TableId> = match (tables.is_empty(), real.is_empty()) {
+        let mut touched: Vec<TableId> = match (tables.is_empty(), real.is_empty()) {
             (true, _) => self.followed(),
             (false, true) => Vec::new(),
             (false, false) => real.iter().filter(|id| self.follows(id)).map(|id| (*id).clone()).collect(),
         };
+        touched.sort();
+        touched.dedup();
         if !touched.is_empty() {
             return Verdict::Stand { message: format!("{what}; it may touch {}", names(&touched)), tables: touched };
         }

@@ -108,7 +108,7 @@ impl Stream {
 
     /// Gives the shapes of other tables in the captured databases, as the catalog has them at `at`.
     pub(super) fn learn(&mut self, at: Position, tables: Vec<Table>) {
-        self.groups.shapes.learn(at, tables);
+        self.groups.learn(at, tables);
     }
 
     /// Takes the statement that the stream stands at as one that had no effect.

@@ -109,7 +109,7 @@ impl Rows {
     }
 
     fn all(&self, bitmap: &[u8]) -> bool {
-        (0..self.map.columns.len()).all(|i| super::cursor::bit(bitmap, i))
+        !bitmap.is_empty() && (0..self.map.columns.len()).all(|i| super::cursor::bit(bitmap, i))
     }
 }
 
