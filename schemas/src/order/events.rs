@@ -80,11 +80,15 @@ impl Events {
             EventKind::Initial => Asked::Create,
             EventKind::Ddl => Asked::Change,
             EventKind::Retire => Asked::Retire,
-            EventKind::Reload => match &event.for_sink {
-                Some(name) if *name != self.sink => Asked::Elsewhere,
-                Some(_) | None => Asked::Reload,
-            },
+            EventKind::Reload if self.mine(event.for_sink.as_deref()) => Asked::Reload,
+            EventKind::Reload => Asked::Elsewhere,
         }
+    }
+
+    /// Whether a copy is for this sink. A copied row of a copy for another one is passed over; on a row of the stream, a copy
+    /// for another sink is no copy: the row that an update needs must be there.
+    pub fn mine(&self, for_sink: Option<&str>) -> bool {
+        for_sink.is_none_or(|name| name == self.sink)
     }
 
     /// The first reload or removal of the table behind `epoch`, if one was read: what is not decided at `epoch` is void then.

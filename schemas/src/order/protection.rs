@@ -80,6 +80,48 @@ pub enum Protection {
     Drain,
 }
 
+impl Protection {
+    pub const ALL: [Self; 37] = [
+        Protection::CompareAndSet,
+        Protection::Position,
+        Protection::Lock,
+        Protection::Supersede,
+        Protection::Queue,
+        Protection::Fence,
+        Protection::FenceFirst,
+        Protection::Stand,
+        Protection::Fold,
+        Protection::Boundary,
+        Protection::BoundaryAfterCommit,
+        Protection::HeldPasses,
+        Protection::EventWithProgress,
+        Protection::RowsWithProgress,
+        Protection::Intent,
+        Protection::ShapeCheck,
+        Protection::Decided,
+        Protection::EmptyEnd,
+        Protection::KeySplit,
+        Protection::ReadCommitted,
+        Protection::SinkTransaction,
+        Protection::ReloadShape,
+        Protection::ColumnOrder,
+        Protection::MoveFirst,
+        Protection::ChunkPassed,
+        Protection::Reread,
+        Protection::ViewPosition,
+        Protection::ViewEmpties,
+        Protection::LockSession,
+        Protection::InOrder,
+        Protection::SupersedeUnderLock,
+        Protection::SkipToPinned,
+        Protection::EventEffect,
+        Protection::OneSnapshot,
+        Protection::ViewCovers,
+        Protection::ReadToEnd,
+        Protection::Drain,
+    ];
+}
+
 /// A set of protections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protections(u64);

@@ -130,9 +130,10 @@ pub fn passed(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId) -
 
 /// What this instance could decide now, looked at without the lock.
 pub fn work(ledger: &Ledger, events: &Events) -> Option<Job> {
-    if let Some(stop) = &ledger.stop_at_row {
-        let job = Job::LeaveRow { epoch: stop.epoch, table: stop.table.clone() };
-        return events.superseded_by(stop.epoch, &stop.table).map(|_| job);
+    if let Some(stop) = &ledger.stop_at_row
+        && events.superseded_by(stop.epoch, &stop.table).is_some()
+    {
+        return Some(Job::LeaveRow { epoch: stop.epoch, table: stop.table.clone() });
     }
     epoch_work(ledger, events).or_else(|| queue_work(ledger, events)).or_else(|| approval_work(ledger, events))
 }
@@ -141,11 +142,15 @@ pub fn work(ledger: &Ledger, events: &Events) -> Option<Job> {
 pub fn next(ledger: &Ledger, events: &Events, job: &Job, judge: &dyn Judge) -> Option<Step> {
     match job {
         Job::LeaveRow { epoch, table } => leave_row(ledger, events, *epoch, table),
-        Job::Epoch(epoch) if ledger.stop_at_row.is_none() => decide(ledger, events, *epoch, judge),
-        Job::Queued { epoch, table } if ledger.stop_at_row.is_none() => drain(ledger, events, *epoch, table, judge),
-        Job::Approval { epoch, table } if ledger.stop_at_row.is_none() => approve(ledger, events, *epoch, table),
-        Job::Epoch(_) | Job::Queued { .. } | Job::Approval { .. } => None,
+        Job::Epoch(epoch) => decide(ledger, events, *epoch, judge),
+        Job::Queued { epoch, table } => drain(ledger, events, *epoch, table, judge),
+        Job::Approval { epoch, table } => approve(ledger, events, *epoch, table),
     }
+}
+
+/// Whether a stop at a row forbids what stands at this epoch: a change up to the row's own epoch comes before the row.
+fn behind_row_stop(ledger: &Ledger, epoch: Epoch) -> bool {
+    ledger.stop_at_row.as_ref().is_some_and(|stop| epoch > stop.epoch)
 }
 
 /// What to record where the target refused the plan (nothing of it was applied): an epoch's change stops, a queued one is
@@ -212,6 +217,9 @@ fn void(events: &Events, event: &SchemaEvent, epoch: Epoch, table: &TableId) -> 
 
 fn epoch_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     let epoch = ledger.decided + 1;
+    if ledger.stop_at_row.is_some() {
+        return None;
+    }
     if let Some(event) = events.get(epoch) {
         let mut ready = true;
         for table in event.tables.iter().map(|t| &t.table.id).filter(|t| !settled(ledger, epoch, t)) {
@@ -241,12 +249,14 @@ fn queue_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     ledger.queued.iter().find_map(|(table, queue)| {
         let epoch = *queue.first()?;
         let part = events.get(epoch)?.table(table)?;
-        (!ledger.held.contains_key(table) && lanes_passed(ledger, part)).then(|| Job::Queued { epoch, table: table.clone() })
+        let free = !ledger.held.contains_key(table) && !behind_row_stop(ledger, epoch);
+        (free && lanes_passed(ledger, part)).then(|| Job::Queued { epoch, table: table.clone() })
     })
 }
 
 fn approval_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     ledger.approved.keys().find_map(|table| match ledger.held.get(table)? {
+        Hold::Change { epoch } if behind_row_stop(ledger, *epoch) => None,
         Hold::Change { epoch } => events.get(*epoch).map(|_| Job::Approval { epoch: *epoch, table: table.clone() }),
         Hold::Value { .. } => None,
     })
@@ -259,7 +269,7 @@ fn leave_row(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId) ->
 }
 
 fn decide(ledger: &Ledger, events: &Events, epoch: Epoch, judge: &dyn Judge) -> Option<Step> {
-    let event = events.get(epoch)?;
+    let event = events.get(epoch).filter(|_| ledger.stop_at_row.is_none())?;
     if epoch != ledger.decided + 1 {
         if events.has(Protection::InOrder) {
             return None;
@@ -378,7 +388,7 @@ fn drain(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId, judge:
     let event = events.get(epoch)?;
     let part = event.table(table)?;
     let first = ledger.queued.get(table).and_then(|queue| queue.first()) == Some(&epoch);
-    if !first || ledger.held.contains_key(table) || !lanes_passed(ledger, part) {
+    if !first || ledger.held.contains_key(table) || behind_row_stop(ledger, epoch) || !lanes_passed(ledger, part) {
         return None;
     }
     let unqueue = LedgerChange::Unqueue { table: table.clone(), epoch };
@@ -399,7 +409,7 @@ fn drain(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId, judge:
 
 fn approve(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId) -> Option<Step> {
     events.get(epoch)?.table(table)?;
-    if ledger.held.get(table) != Some(&Hold::Change { epoch }) {
+    if ledger.held.get(table) != Some(&Hold::Change { epoch }) || behind_row_stop(ledger, epoch) {
         return None;
     }
     let (kind, how) = match ledger.approved.get(table)? {

@@ -51,7 +51,7 @@ pub enum Rows {
 /// An operator's command to the source, as the commands topic carries it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// `for_sink`: the copied rows are for this sink only.
+    /// `for_sink`: the copied rows are for this sink only (for all where that would lose rows of the others).
     Reload {
         table: TableId,
         for_sink: Option<String>,
@@ -270,7 +270,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
                 }
                 if let (true, Some(shape)) = (live, shape) {
                     let mut draft = self.draft(EventKind::Reload, vec![(shape.clone(), Vec::new(), Vec::new())]);
-                    draft.for_sink = self.sole_sink(table, for_sink.as_deref(), standing);
+                    draft.for_sink = self.sole_sink(shape, for_sink.as_deref(), standing);
                     draft.command = Some(offset);
                     return CommandStep::Event(draft);
                 }
@@ -322,11 +322,12 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         begins.filter(|begin| (self.reached)(&self.state.position, &begin.at)).last()
     }
 
-    /// A reload is for one sink only where no copy for others is on its way, and nothing is skipped.
-    fn sole_sink(&self, table: &TableId, asked: Option<&str>, standing: &BTreeSet<TableId>) -> Option<String> {
-        let running = self.state.table(table).and_then(|t| t.copy.as_ref());
+    /// A reload is for one sink only where no copy for others is on its way, and nothing is skipped: neither statements that
+    /// the source stood at, nor the rows up to a view's place.
+    fn sole_sink(&self, shape: &Table, asked: Option<&str>, standing: &BTreeSet<TableId>) -> Option<String> {
+        let running = self.state.table(&shape.id).and_then(|t| t.copy.as_ref());
         let others = running.is_some_and(|copy| copy.for_sink.as_deref() != asked);
-        asked.filter(|_| !others && !standing.contains(table)).map(str::to_owned)
+        asked.filter(|_| !others && !standing.contains(&shape.id) && shape.row_key().is_some()).map(str::to_owned)
     }
 
     // ---- copy by key
@@ -334,6 +335,12 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// Tables whose copy is not complete.
     pub fn copying(&self) -> impl Iterator<Item = (&TableId, &CopyProgress<P>)> {
         self.state.tables.values().filter(|t| !t.retired && t.begin.is_none()).filter_map(|t| t.copy.as_ref().map(|copy| (&t.id, copy)))
+    }
+
+    /// The sink that the table's unfinished copy is for; None: all of them, or no copy. All rows of the table say so beside
+    /// `copying`: a copied row is for that sink only, and only there may an update find its row missing.
+    pub fn copy_for(&self, table: &TableId) -> Option<&str> {
+        self.copy(table).and_then(|copy| copy.for_sink.as_deref())
     }
 
     fn copy(&self, table: &TableId) -> Option<&CopyProgress<P>> {
@@ -412,9 +419,14 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     // ---- copy without a key
 
-    /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows.
-    pub fn view_opened(&mut self, table: &TableId, at: P) {
-        self.views.insert(table.clone(), at);
+    /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows. False:
+    /// the stream is past that place already (the log is ahead of what a view shows); open another.
+    pub fn view_opened(&mut self, table: &TableId, at: P) -> bool {
+        let usable = at == self.state.position || !(self.reached)(&self.state.position, &at);
+        if usable {
+            self.views.insert(table.clone(), at);
+        }
+        usable
     }
 
     /// Where the open view of a table stands.

@@ -44,6 +44,7 @@ pub async fn database() -> Option<Database> {
     let mut url = url(&text);
     let name = format!("instar_test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let admin = connect(&url).await;
+    drop_left_over(&admin).await;
     admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.unwrap();
     admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")).await.unwrap();
     url.database = Some(name);
@@ -52,6 +53,19 @@ pub async fn database() -> Option<Database> {
     let target = PostgresTarget::new("shop", &config).unwrap();
     target.prepare().await.unwrap();
     Some(Database { url, client, target, config })
+}
+
+/// Databases of test processes that are no more.
+async fn drop_left_over(admin: &Client) {
+    let rows = admin.query(r"SELECT datname::text FROM pg_database WHERE datname LIKE 'instar\_test\_%'", &[]).await.unwrap();
+    for row in rows {
+        let name: String = row.get(0);
+        let process = name.split('_').nth(2).unwrap_or_default();
+        if !std::path::Path::new(&format!("/proc/{process}")).exists() {
+            // Another test may be quicker.
+            let _ = admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        }
+    }
 }
 
 fn url(text: &str) -> Url {
