@@ -149,6 +149,7 @@ impl Capabilities {
         &ODBC,
         &ORACLE,
         &DB2,
+        &SYBASE,
         &TERADATA,
         &TIMESTEN,
         &SNOWFLAKE,
@@ -156,7 +157,6 @@ impl Capabilities {
         &CLICKHOUSE,
         &FABRIC,
         &TOPIC,
-        &SYBASE,
     ];
 
     pub fn of(target: &str) -> Option<&'static Capabilities> {

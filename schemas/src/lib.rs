@@ -7,6 +7,7 @@ pub mod change;
 pub mod classify;
 pub mod diff;
 pub mod event;
+pub mod matrix;
 pub mod native;
 pub mod order;
 pub mod plan;

@@ -77,3 +77,6 @@ pub enum PlanError {
     #[error("table {table}: a target table of this sort is not built: {why}")]
     Refused { table: String, why: String },
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,10 +44,13 @@ impl Verdict {
     }
 }
 
-/// A verdict in words. `reason` names table, column, old and new type; `remedy` names the ways out (empty: none is needed).
+/// A verdict in words. `reason` names table, column, old and new type, and holds `why`; `remedy` names the ways out (empty: none
+/// is needed).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub outcome: Verdict,
+    /// The rule alone; empty where the change is simply applied.
+    pub why: String,
     pub reason: String,
     pub remedy: String,
 }
@@ -112,7 +115,8 @@ pub fn decide_set(changes: &[SchemaChange], context: &Context<'_>) -> SetDecisio
         true => format!("table {}: nothing changes", context.before.id),
         false => format!("table {}: {}", context.before.id, reasons.join("; ")),
     };
-    SetDecision { decision: Decision { outcome, reason, remedy: remedies.join(" ") }, parts }
+    let why = told.iter().map(|part| part.why.as_str()).filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; ");
+    SetDecision { decision: Decision { outcome, why, reason, remedy: remedies.join(" ") }, parts }
 }
 
 /// The rule's answer, with the policy over it.
@@ -147,7 +151,8 @@ fn told_to(outcome: Verdict, kind: Kind, action: Action, decision: Decision) -> 
         Verdict::Stopped => words::STOPPED.to_owned(),
         Verdict::NothingToApply | Verdict::Kept | Verdict::Applied => String::new(),
     };
-    Decision { outcome, reason: format!("{} (policy {kind}: {})", decision.reason, action.name()), remedy }
+    let told = format!("policy {kind}: {}", action.name());
+    Decision { outcome, reason: format!("{} ({told})", decision.reason), why: told, remedy }
 }
 
 /// `keep` leaves the target as it is. Not everything can be left: rows need the new key, and a table that is gone has none.
@@ -193,7 +198,8 @@ fn keep(change: &SchemaChange, decision: Decision, context: &Context<'_>) -> Dec
         Some(why) => {
             let outcome = decision.outcome.max(Verdict::Held);
             let remedy = if outcome == Verdict::Held { words::HELD } else { words::STOPPED };
-            Decision { outcome, reason: format!("{}; it cannot be kept either: {why}", decision.reason), remedy: remedy.to_owned() }
+            let reason = format!("{}; it cannot be kept either: {why}", decision.reason);
+            Decision { outcome, why: why.to_owned(), reason, remedy: remedy.to_owned() }
         }
     }
 }
@@ -233,3 +239,6 @@ impl SchemaChange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use schemas::{
+    capability::Capabilities,
     event::{Epoch, Offset, Version},
-    order::ledger::{Lane, LanePosition, Ledger, LedgerChange},
+    order::ledger::{Lane, LanePosition, Ledger, LedgerChange, Outcome},
+    plan::Step,
     table::{Table, TableId},
+    view::View,
     wire::row::RowSchema,
 };
 
@@ -77,9 +80,10 @@ pub struct PlannedStatement {
     pub after: Option<Table>,
 }
 
-/// What was written beside an outcome, for people.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// An outcome with what was written beside it, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeText {
+    pub outcome: Outcome,
     pub reason: String,
     pub target_ddl: Vec<String>,
 }
@@ -91,7 +95,7 @@ pub struct HoldText {
     pub proposed: Vec<String>,
 }
 
-/// The texts that belong to a [`Ledger`]: reasons, statements, ways out.
+/// The whole history of a [`Ledger`], with reasons, statements and ways out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Journal {
     pub outcomes: BTreeMap<(Epoch, TableId), OutcomeText>,
@@ -103,6 +107,13 @@ pub struct Journal {
 pub trait Target: Send + Sync + 'static {
     type Session: Session;
     type Writer: Writer;
+
+    /// What this target can do to a table.
+    fn capabilities(&self) -> &'static Capabilities;
+    /// Names and types of a source table on this target, as configured.
+    fn view(&self, table: &TableId) -> Result<View, SinkError>;
+    /// A step of a plan as statements: together they are one change of shape. An error: the target has no exact statement, and why.
+    fn render(&self, step: &Step) -> Result<Vec<String>, String>;
 
     /// Creates what Instar keeps in the target, if it is not there; checks its version.
     fn prepare(&self) -> impl Future<Output = Result<(), SinkError>> + Send;
@@ -120,12 +131,14 @@ pub trait Session: Send {
 
     /// The ledger, read in one snapshot.
     fn ledger(&mut self) -> impl Future<Output = Result<Ledger, SinkError>> + Send;
-    /// The texts that belong to the ledger.
+    /// The ledger's history, whole: also the outcomes that [`Session::ledger`] may leave out.
     fn journal(&mut self) -> impl Future<Output = Result<Journal, SinkError>> + Send;
     /// What the target table is expected to be: version and shape.
     fn expected(&mut self, table: &TableId) -> impl Future<Output = Result<Option<(Version, Table)>, SinkError>> + Send;
     /// The live target table. `table` is its own name on the target ([`Table::id`] of a target shape). With the column ids of `expected` where the names agree.
     fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> impl Future<Output = Result<Option<Table>, SinkError>> + Send;
+    /// Whether the target table has no row. `table` is its own name on the target.
+    fn is_empty(&mut self, table: &TableId) -> impl Future<Output = Result<bool, SinkError>> + Send;
 
     /// Applies these changes in one transaction.
     fn record(&mut self, changes: &[LedgerChange]) -> impl Future<Output = Result<(), SinkError>> + Send;

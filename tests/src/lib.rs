@@ -1,1 +1,7 @@
+//! What the end-to-end tests share: the servers, a pipeline as a process, and the comparison of both sides by value.
 
+pub mod case;
+pub mod compare;
+pub mod pipeline;
+pub mod postgres;
+pub mod source;

@@ -1,1 +1,34 @@
-fn main() {}
+//! The one binary: every command of a pipeline.
+
+mod cli;
+mod command;
+mod exit;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{cli::Cli, exit::Exit};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = runtime::telemetry::init_logs() {
+        output::complain(&error.to_string());
+        return Exit::Usage.into();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::complain(&format!("the runtime did not start: {error}"));
+            return Exit::Error.into();
+        }
+    };
+    match runtime.block_on(command::run(cli.command)) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::complain(&failure.message);
+            failure.exit.into()
+        }
+    }
+}

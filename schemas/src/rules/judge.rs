@@ -65,7 +65,7 @@ pub(super) fn judge(change: &SchemaChange, all: &[SchemaChange], allowed: bool, 
         None => (answer(change, all, allowed, context), false),
     };
     let reason = if answer.why.is_empty() { diagnosis(change) } else { format!("{}: {}", diagnosis(change), answer.why) };
-    Judged { decision: Decision { outcome: answer.outcome, reason, remedy: answer.remedy.to_owned() }, outside }
+    Judged { decision: Decision { outcome: answer.outcome, why: answer.why, reason, remedy: answer.remedy.to_owned() }, outside }
 }
 
 /// The answer for a column that does not go to this sink.

@@ -4,7 +4,7 @@
 
 use super::{
     WireError,
-    codec::{FRAME, Reader, put_array, put_boolean, put_bytes, put_long, put_null, put_optional_string, put_some},
+    codec::{Reader, put_array, put_boolean, put_bytes, put_long, put_null, put_optional_string, put_some},
 };
 use crate::event::{Epoch, Seq, Version};
 
@@ -119,7 +119,6 @@ pub struct Head {
 impl Head {
     /// The head of a framed row event, and a reader that stands at `before`.
     pub fn read(record: &[u8]) -> Result<(Head, Reader<'_>), WireError> {
-        debug_assert!(FRAME == 5);
         let mut reader = Reader::new(record);
         let schema = reader.frame()?;
         let epoch = reader.long()?.cast_unsigned();

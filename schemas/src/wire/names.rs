@@ -10,13 +10,22 @@ use crate::table::TableId;
 /// Length that Kafka allows for a topic's name.
 pub const TOPIC_LENGTH: usize = 249;
 
+/// What stands for an empty name, which neither Avro nor Kafka has. No escape yields it.
+const EMPTY: &str = "_x_";
+
 /// An Avro name for `name`: letters, digits and underscores, not beginning with a digit.
 pub fn avro(name: &str) -> String {
+    if name.is_empty() {
+        return EMPTY.into();
+    }
     escape(name, |i, c| c.is_ascii_alphabetic() || c == '_' || (i > 0 && c.is_ascii_digit()))
 }
 
 /// The name that [`avro`] or a topic's segment was made of.
 pub fn unescape(escaped: &str) -> String {
+    if escaped == EMPTY {
+        return String::new();
+    }
     let mut out = String::with_capacity(escaped.len());
     let mut rest = escaped;
     while let Some(c) = rest.chars().next() {
@@ -43,7 +52,7 @@ pub fn namespace(topic: &str) -> String {
 
 fn segment(name: &str) -> String {
     if name.is_empty() {
-        return "_x_".into();
+        return EMPTY.into();
     }
     escape(name, |_, c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
@@ -51,7 +60,7 @@ fn segment(name: &str) -> String {
 fn escape(name: &str, allowed: impl Fn(usize, char) -> bool) -> String {
     let mut out = String::with_capacity(name.len());
     for (i, c) in name.char_indices() {
-        if allowed(i, c) && !(c == '_' && escape_at(&name[i..]).is_some()) {
+        if allowed(i, c) && !(c == '_' && reads_as_escape(name, i, &allowed)) {
             out.push(c);
         } else {
             let _ = write!(out, "_x{:x}_", u32::from(c));
@@ -60,12 +69,24 @@ fn escape(name: &str, allowed: impl Fn(usize, char) -> bool) -> String {
     out
 }
 
+/// Whether the underscore at `at` would be read as the begin of an escape: `_x`, hexadecimal digits, and behind them an
+/// underscore, its own or that of the next character's escape.
+fn reads_as_escape(name: &str, at: usize, allowed: impl Fn(usize, char) -> bool) -> bool {
+    let Some(digits) = name[at..].strip_prefix("_x") else { return false };
+    let end = digits.find(|c| !is_digit(c)).unwrap_or(digits.len());
+    digits[end..].chars().next().is_some_and(|next| next == '_' || !allowed(at + 2 + end, next))
+}
+
+fn is_digit(c: char) -> bool {
+    matches!(c, '0'..='9' | 'a'..='f')
+}
+
 /// The escape that `text` begins with, and its length.
 fn escape_at(text: &str) -> Option<(char, usize)> {
     let digits = text.strip_prefix("_x")?;
     let end = digits.find('_')?;
     let hex = &digits[..end];
-    if hex.is_empty() || hex.len() > 6 || !hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+    if hex.is_empty() || hex.len() > 6 || !hex.chars().all(is_digit) {
         return None;
     }
     let original = char::from_u32(u32::from_str_radix(hex, 16).ok()?)?;
@@ -87,6 +108,15 @@ mod tests {
         for name in ["order id", "1st", "é", "a.b", "_x41_", "_x5f_x41_", "__x41__", "naïve_xe9_", "", "_", "x_x_", "漢😀"] {
             assert_eq!(unescape(&avro(name)), name, "{name}");
         }
+    }
+
+    #[test]
+    fn an_escape_completes_no_other() {
+        for name in ["_x4é", "_x", "_x_", "_x4", "a_x4\u{1F642}_", "__x", "_x_x_", "_xd800_", "_x1234567_"] {
+            assert_eq!(unescape(&avro(name)), name, "{name}");
+        }
+        assert_eq!(avro("pos_x"), "pos_x");
+        assert_ne!(avro(""), avro("_x_"));
     }
 
     #[test]

@@ -16,11 +16,18 @@ mod loader;
 mod session;
 pub mod sql;
 mod store;
+pub mod view;
 mod writer;
 
 use std::sync::Arc;
 
 use runtime::config::Sink;
+use schemas::{
+    capability::{self, Capabilities},
+    plan::Step,
+    table::TableId,
+    view::View,
+};
 
 use crate::{error::SinkError, target::Target};
 use config::Settings;
@@ -54,6 +61,18 @@ impl PostgresTarget {
 impl Target for PostgresTarget {
     type Session = PostgresSession;
     type Writer = PostgresWriter;
+
+    fn capabilities(&self) -> &'static Capabilities {
+        &capability::POSTGRES
+    }
+
+    fn view(&self, table: &TableId) -> Result<View, SinkError> {
+        view::view(&self.sink, table)
+    }
+
+    fn render(&self, step: &Step) -> Result<Vec<String>, String> {
+        sql::statement(step).map(|statement| vec![statement])
+    }
 
     async fn prepare(&self) -> Result<(), SinkError> {
         let connection = Connection::open(&self.settings).await?;

@@ -218,6 +218,13 @@ impl Session for PostgresSession {
         self.live(table, expected).await.map(|live| live.map(|l| l.table)).map_err(|e| self.lost(e))
     }
 
+    async fn is_empty(&mut self, table: &TableId) -> Result<bool, SinkError> {
+        let doing = format!("look whether the target table {table} is empty");
+        let sql = format!("SELECT NOT EXISTS (SELECT FROM {})", sql::table(table));
+        let row = self.connection.client.query_one(&sql, &[]).await.map_err(|e| self.lost(self.sorted(&e, &doing)))?;
+        Ok(row.get(0))
+    }
+
     async fn record(&mut self, changes: &[LedgerChange]) -> Result<(), SinkError> {
         let done = self.record_all(changes).await;
         self.undo(done).await

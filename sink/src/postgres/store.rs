@@ -154,12 +154,15 @@ impl Image {
 
 /// Reasons, statements and messages beside the ledger.
 pub async fn journal(connection: &Connection, sink: SinkId) -> Result<Journal, SinkError> {
-    let outcomes = "SELECT namespace, name, epoch, reason, target_ddl FROM instar.outcomes WHERE sink = $1";
+    let outcomes = "SELECT namespace, name, epoch, reason, target_ddl, outcome FROM instar.outcomes WHERE sink = $1";
     let holds = "SELECT namespace, name, epoch, reason, proposed FROM instar.holds WHERE sink = $1";
     let mut journal = Journal { outcomes: BTreeMap::new(), holds: BTreeMap::new(), stop_at_row: None };
     for row in rows(connection, outcomes, sink).await? {
         let epoch = row.get::<_, i64>(2).cast_unsigned();
-        journal.outcomes.insert((epoch, table_id(&row)), OutcomeText { reason: row.get(3), target_ddl: row.get(4) });
+        let name: String = row.get(5);
+        let outcome = serde_json::from_value(serde_json::Value::String(name))
+            .map_err(|e| SinkError::Stop { message: format!("{}: instar.outcomes was changed by hand: {e}", connection.server) })?;
+        journal.outcomes.insert((epoch, table_id(&row)), OutcomeText { outcome, reason: row.get(3), target_ddl: row.get(4) });
     }
     for row in rows(connection, holds, sink).await? {
         journal.holds.insert(table_id(&row), HoldText { reason: row.get(3), proposed: row.get(4) });

@@ -1,29 +1,36 @@
 //! One pipeline's configuration, checked: no option is left open and every default is filled in.
+//!
+//! `document` and `section` read the file and note every problem with its key path and line; `pipeline`, `source` and `sink` hold the
+//! keys and their defaults. Relative paths in a configuration are relative to the working directory.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+mod document;
+mod nearest;
+mod pipeline;
+mod problem;
+mod secret;
+mod section;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+mod unbuilt;
+mod unit;
+mod url;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use schemas::{policy::Policy, table::TableId};
 
-/// A password or token: never printed.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The secret itself, for the connection alone.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
+pub use self::{
+    problem::{ConfigErrors, ConfigProblem},
+    secret::Secret,
+    unit::duration,
+};
 
 /// `scheme://user:password@host:port/database?key=value`, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +55,17 @@ pub struct Pipeline {
     pub admin: Admin,
 }
 
+impl Pipeline {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// All of its problems, each with key path and line.
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
+        pipeline::load(document::Document::load(file.as_ref())?)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
     pub listen: SocketAddr,
@@ -67,7 +85,7 @@ pub enum TruncateEvents {
     Stop,
 }
 
-/// Where topics live. Kafka and Pub/Sub are refused until they are built.
+/// Where topics live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     Local(LocalTopics),

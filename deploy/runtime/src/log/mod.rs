@@ -1,15 +1,55 @@
 //! The local transport: durable topics in one directory, written in transactions.
+//!
+//! A topic has lanes; a lane is a sequence of records whose offsets count from 0. Rows are kept as blocks, the values of an embedded
+//! store; one commit of the store is one transaction here, on disk when it returns. One process has the directory at a time.
 
+mod block;
+mod lock;
+mod registry;
+mod retention;
+mod store;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::{
+    fs,
+    hash::{BuildHasher, RandomState},
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, LockResult, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    time::{Duration, SystemTime},
+};
+
+use redb::{Database, DatabaseError, ReadableTable};
 use schemas::event::Offset;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::sync::watch;
+
+use self::{
+    block::Header,
+    store::{BLOCKS, LANES, META, NEXT_TOPIC, SINKS, State, Store, StoredTopic, TOPICS},
+    transaction::Moves,
+};
+pub use self::{
+    block::{Record, RecordIter, Records},
+    lock::{DirectoryLock, holder},
+    transaction::Transaction,
+};
 
 #[derive(Debug, Error)]
 pub enum LogError {
     /// Another process has the directory; the message names both.
     #[error("{0}")]
     Locked(String),
+    /// The disk is full: everything that was committed before is there.
     #[error("{0}")]
     Full(String),
+    /// There is no log in the directory (yet).
+    #[error("{0}")]
+    Absent(String),
     #[error("{0}")]
     Broken(String),
     #[error("{0}")]
@@ -17,4 +57,429 @@ pub enum LogError {
     /// The offset was removed by retention.
     #[error("{topic} lane {lane}: offset {wanted} is gone, the log begins at {first}")]
     Expired { topic: String, lane: u32, wanted: Offset, first: Offset },
+    /// The offset lies behind the end.
+    #[error("{topic} lane {lane}: offset {wanted} is behind the log's end {end}: this is not the log that the position came from")]
+    Beyond { topic: String, lane: u32, wanted: Offset, end: Offset },
+}
+
+/// How long records stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// Rows: until they are older than the log's retention and every known sink has applied them.
+    Retention,
+    /// For ever (schema-versions, commands).
+    Forever,
+    /// Of each lane the newest record only (progress).
+    Newest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Lanes of topics created without a number of their own.
+    pub partitions: u32,
+    pub retention: Duration,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { partitions: 1, retention: Duration::from_secs(7 * 24 * 3600) }
+    }
+}
+
+/// A topic of one log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub name: Arc<str>,
+    /// Identity: a topic removed and created again has another one.
+    pub id: u128,
+    pub lanes: u32,
+    pub keep: Keep,
+    number: u32,
+}
+
+/// A log that is open. Clones share it; the directory is free again when the last one is dropped.
+///
+/// Everything here may wait for the disk: reading for the time of a page or two, writing for an fsync.
+#[derive(Debug, Clone)]
+pub struct Log(Arc<Inner>);
+
+type MakeStore = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
+
+struct Inner {
+    directory: PathBuf,
+    options: LogOptions,
+    make: MakeStore,
+    store: RwLock<Store>,
+    state: RwLock<State>,
+    /// One writer at a time: offsets are given under it.
+    writer: Mutex<()>,
+    changed: watch::Sender<u64>,
+    /// Buffers of past transactions.
+    buffers: Mutex<Vec<Vec<u8>>>,
+    /// Last, so that the store is closed before another process can have the directory.
+    _lock: Option<DirectoryLock>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// Buffers kept for the next transaction.
+const BUFFERS: usize = 64;
+
+impl Log {
+    /// Opens the log in `path`, creating it where it is not there, and takes the directory's lock: tried for 5 s, then `Locked`.
+    pub fn open(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogError> {
+        Self::open_within(path.as_ref(), options, lock::PATIENCE)
+    }
+
+    /// [`Self::open`] without waiting for another process to end.
+    pub fn open_at_once(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogError> {
+        Self::open_within(path.as_ref(), options, Duration::ZERO)
+    }
+
+    fn open_within(path: &Path, options: LogOptions, patience: Duration) -> Result<Self, LogError> {
+        let directory = path.to_owned();
+        let make: MakeStore = Box::new(move || store::create(&directory));
+        Self::open_with(path.to_owned(), options, make, patience)
+    }
+
+    fn open_with(directory: PathBuf, options: LogOptions, make: MakeStore, patience: Duration) -> Result<Self, LogError> {
+        fs::create_dir_all(&directory).map_err(|e| io_error(&directory, "creating it", &e))?;
+        let lock = DirectoryLock::acquire(&directory, patience)?;
+        let database = store::open(&directory, &make)?;
+        Self::new(directory, options, make, Store::Write(database), Some(lock))
+    }
+
+    /// Opens the log for reading while no process runs: `Absent` where there is none, `Locked` where one runs. Writing is refused.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, LogError> {
+        let directory = path.as_ref().to_owned();
+        let database = store::open_read_only(&directory)?;
+        let make = Box::new(|| Err(DatabaseError::DatabaseAlreadyOpen));
+        Self::new(directory, LogOptions::default(), make, Store::Read(database), None)
+    }
+
+    fn new(directory: PathBuf, options: LogOptions, make: MakeStore, store: Store, lock: Option<DirectoryLock>) -> Result<Self, LogError> {
+        let state = store::load(&store.begin_read(&directory)?).map_err(|e| store::trouble(&directory, "opening", e))?;
+        Ok(Self(Arc::new(Inner {
+            directory,
+            options,
+            make,
+            store: RwLock::new(store),
+            state: RwLock::new(state),
+            writer: Mutex::new(()),
+            changed: watch::Sender::new(0),
+            buffers: Mutex::default(),
+            _lock: lock,
+        })))
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
+    /// The topic of this name, created where it is not there. `lanes`: None: as many as it has, or as configured; another number than
+    /// it has, or another way to keep it, is an error.
+    pub fn topic(&self, name: &str, lanes: Option<u32>, keep: Keep) -> Result<Topic, LogError> {
+        let _writer = guard(self.0.writer.lock());
+        if let Some(topic) = self.find(name) {
+            return self.same(topic, lanes, keep);
+        }
+        let lanes = lanes.unwrap_or(self.0.options.partitions);
+        if lanes == 0 {
+            return Err(LogError::Topic(format!("topic {name} needs at least one lane")));
+        }
+        self.edit(|database| {
+            let transaction = database.begin_write()?;
+            let topic = {
+                let mut meta = transaction.open_table(META)?;
+                let number = meta.get(NEXT_TOPIC)?.map_or(0, |n| n.value());
+                meta.insert(NEXT_TOPIC, number + 1)?;
+                let number = u32::try_from(number).map_err(|_| redb::Error::Corrupted("more topics than a log can have".into()))?;
+                let stored = StoredTopic { number, id: identity(), lanes, keep };
+                let json = serde_json::to_vec(&stored).map_err(|e| redb::Error::Corrupted(e.to_string()))?;
+                transaction.open_table(TOPICS)?.insert(name, json.as_slice())?;
+                Topic { name: name.into(), id: stored.id, lanes, keep, number }
+            };
+            transaction.commit()?;
+            Ok(topic)
+        })
+        .inspect(|topic| {
+            let mut state = guard(self.0.state.write());
+            state.lanes.insert(topic.number, vec![store::LaneState::default(); lanes as usize]);
+            state.topics.insert(topic.name.clone(), topic.clone());
+        })
+    }
+
+    /// Whether a topic that is there is the one that was asked for.
+    fn same(&self, topic: Topic, lanes: Option<u32>, keep: Keep) -> Result<Topic, LogError> {
+        let (place, name) = (self.0.directory.display(), &topic.name);
+        let asked = lanes.unwrap_or(topic.lanes);
+        if asked != topic.lanes {
+            return Err(LogError::Topic(format!(
+                "{place}: topic {name} has {} lanes, {asked} were asked for; a topic keeps the number it began with",
+                topic.lanes
+            )));
+        }
+        if keep != topic.keep {
+            return Err(LogError::Topic(format!(
+                "{place}: topic {name} is of another kind: a table's topic and one of Instar's own have the same name; change topics.prefix"
+            )));
+        }
+        Ok(topic)
+    }
+
+    pub fn find(&self, name: &str) -> Option<Topic> {
+        guard(self.0.state.read()).topics.get(name).cloned()
+    }
+
+    /// Every topic, by name.
+    pub fn topics(&self) -> Vec<Topic> {
+        guard(self.0.state.read()).topics.values().cloned().collect()
+    }
+
+    /// Removes a topic with its records. One created again under its name has another identity.
+    pub fn remove(&self, topic: &Topic) -> Result<(), LogError> {
+        let _writer = guard(self.0.writer.lock());
+        self.edit(|database| {
+            let transaction = database.begin_write()?;
+            transaction.open_table(TOPICS)?.remove(&*topic.name)?;
+            transaction.open_table(BLOCKS)?.retain_in((topic.number, 0, 0)..=(topic.number, u32::MAX, u64::MAX), |_, _| false)?;
+            transaction.open_table(LANES)?.retain_in((topic.number, 0)..=(topic.number, u32::MAX), |_, _| false)?;
+            transaction.commit()?;
+            Ok(())
+        })?;
+        let mut state = guard(self.0.state.write());
+        state.topics.remove(&topic.name);
+        state.lanes.remove(&topic.number);
+        Ok(())
+    }
+
+    /// Begins a transaction. Several may be open; their records get offsets in the order of the commits.
+    pub fn begin(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+
+    /// Per lane, the offset that the next record will get.
+    pub fn ends(&self, topic: &Topic) -> Vec<Offset> {
+        guard(self.0.state.read()).lanes.get(&topic.number).map_or_else(Vec::new, |lanes| lanes.iter().map(|l| l.end).collect())
+    }
+
+    /// Per lane, the first offset that is there (its end, where it is empty).
+    pub fn starts(&self, topic: &Topic) -> Vec<Offset> {
+        guard(self.0.state.read()).lanes.get(&topic.number).map_or_else(Vec::new, |lanes| lanes.iter().map(|l| l.start).collect())
+    }
+
+    /// Records of a lane from `from` on: at least one block, further ones while they fit `max_bytes`; none at the lane's end.
+    ///
+    /// Below the lane's beginning it is `Expired` (of a topic that keeps the newest record only: that one), behind its end `Beyond`.
+    pub fn records(&self, topic: &Topic, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, LogError> {
+        let bounds = guard(self.0.state.read()).lanes.get(&topic.number).and_then(|lanes| lanes.get(lane as usize)).copied();
+        let Some(bounds) = bounds else {
+            return Err(LogError::Topic(format!("{}: topic {} lane {lane} is not there", self.0.directory.display(), topic.name)));
+        };
+        if from > bounds.end {
+            return Err(LogError::Beyond { topic: topic.name.to_string(), lane, wanted: from, end: bounds.end });
+        }
+        let mut records = Records::at(from);
+        if from == bounds.end {
+            return Ok(records);
+        }
+        let transaction = self.store()?.begin_read(&self.0.directory)?;
+        let expired = |first| LogError::Expired { topic: topic.name.to_string(), lane, wanted: from, first };
+        let trouble = |e: redb::Error| store::trouble(&self.0.directory, "reading", e);
+        let broken = |last: u64, why: &str| {
+            let directory = self.0.directory.display();
+            LogError::Broken(format!("{directory}: topic {} lane {lane}: the block at offset {last} is broken: {why}", topic.name))
+        };
+        let table = transaction.open_table(BLOCKS).map_err(|e| trouble(e.into()))?;
+        // A commit of this moment may be in the store already and not in the bounds: it is read next time. Where only the newest
+        // record is kept, that commit has taken away the one that the bounds name.
+        let last = match topic.keep {
+            Keep::Retention | Keep::Forever => bounds.end - 1,
+            Keep::Newest => u64::MAX,
+        };
+        let range = table.range((topic.number, lane, from)..=(topic.number, lane, last)).map_err(|e| trouble(e.into()))?;
+        for entry in range {
+            let (key, block) = entry.map_err(|e| trouble(e.into()))?;
+            let (block, last) = (block.value(), key.value().2);
+            let first = Header::read(block).ok_or_else(|| broken(last, "its header is cut"))?.first;
+            let follows = match topic.keep {
+                Keep::Retention | Keep::Forever => first <= records.next(),
+                Keep::Newest => true,
+            };
+            match next_block(&records, follows, block.len(), max_bytes) {
+                ControlFlow::Continue(()) => records.push(block, from).map_err(|why| broken(last, why))?,
+                ControlFlow::Break(true) => return Err(expired(first)),
+                ControlFlow::Break(false) => break,
+            }
+        }
+        if records.is_empty() { Err(expired(bounds.end)) } else { Ok(records) }
+    }
+
+    /// The newest record of a lane.
+    pub fn newest(&self, topic: &Topic, lane: u32) -> Result<Option<Vec<u8>>, LogError> {
+        let end = self.ends(topic).get(lane as usize).copied().unwrap_or(0);
+        let Some(last) = end.checked_sub(1) else { return Ok(None) };
+        let records = self.records(topic, lane, last, usize::MAX)?;
+        Ok(records.iter().last().map(|record| record.value.to_vec()))
+    }
+
+    /// Counts the commits; changes when one is done.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Makes a sink known: from here on retention keeps what it has not applied, until [`Self::forget_sink`].
+    pub fn add_sink(&self, sink: &str) -> Result<(), LogError> {
+        let _writer = guard(self.0.writer.lock());
+        if guard(self.0.state.read()).sinks.contains_key(sink) {
+            return Ok(());
+        }
+        self.edit(|database| {
+            let transaction = database.begin_write()?;
+            transaction.open_table(SINKS)?.insert(sink, ())?;
+            transaction.commit()?;
+            Ok(())
+        })?;
+        guard(self.0.state.write()).sinks.entry(sink.to_owned()).or_default();
+        Ok(())
+    }
+
+    /// Says how far a sink has applied a lane, durable on its target. Held in memory: each sink says it of every lane after a start,
+    /// else nothing of that lane is removed.
+    pub fn sink_position(&self, sink: &str, topic: &Topic, lane: u32, applied: Offset) -> Result<(), LogError> {
+        if !guard(self.0.state.read()).sinks.contains_key(sink) {
+            self.add_sink(sink)?;
+        }
+        let mut state = guard(self.0.state.write());
+        state.sinks.entry(sink.to_owned()).or_default().insert((topic.number, lane), applied);
+        Ok(())
+    }
+
+    /// Sinks that retention waits for.
+    pub fn sinks(&self) -> Vec<String> {
+        guard(self.0.state.read()).sinks.keys().cloned().collect()
+    }
+
+    pub fn forget_sink(&self, sink: &str) -> Result<(), LogError> {
+        let _writer = guard(self.0.writer.lock());
+        self.edit(|database| {
+            let transaction = database.begin_write()?;
+            transaction.open_table(SINKS)?.remove(sink)?;
+            transaction.commit()?;
+            Ok(())
+        })?;
+        guard(self.0.state.write()).sinks.remove(sink);
+        Ok(())
+    }
+
+    /// A small change of the store, under the writer's lock.
+    fn edit<T>(&self, change: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, LogError> {
+        let changed = change(self.store()?.database(&self.0.directory)?);
+        changed.map_err(|error| {
+            let error = store::trouble(&self.0.directory, "writing", error);
+            self.reopen();
+            error
+        })
+    }
+
+    /// The store; opened again where it failed.
+    fn store(&self) -> Result<RwLockReadGuard<'_, Store>, LogError> {
+        let store = guard(self.0.store.read());
+        match &*store {
+            Store::Write(_) | Store::Read(_) => Ok(store),
+            Store::Failed(_) => {
+                drop(store);
+                self.reopen();
+                Ok(guard(self.0.store.read()))
+            }
+        }
+    }
+
+    /// Closes the store after an error of the disk and opens it again, at its last commit.
+    fn reopen(&self) {
+        let mut store = guard(self.0.store.write());
+        match &*store {
+            Store::Read(_) => return,
+            Store::Write(_) | Store::Failed(_) => *store = Store::Failed(String::new()),
+        }
+        let opened = store::open(&self.0.directory, &self.0.make).and_then(|database| {
+            let opened = Store::Write(database);
+            let state = store::load(&opened.begin_read(&self.0.directory)?);
+            Ok((opened, state.map_err(|e| store::trouble(&self.0.directory, "opening", e))?))
+        });
+        *store = match opened {
+            Ok((opened, mut loaded)) => {
+                let mut state = guard(self.0.state.write());
+                loaded.sinks = std::mem::take(&mut state.sinks);
+                *state = loaded;
+                opened
+            }
+            Err(error) => Store::Failed(error.to_string()),
+        };
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        guard(self.0.buffers.lock()).pop().unwrap_or_default()
+    }
+
+    fn recycle(&self, used: impl Iterator<Item = Vec<u8>>) {
+        let mut buffers = guard(self.0.buffers.lock());
+        let room = BUFFERS.saturating_sub(buffers.len());
+        buffers.extend(used.filter(|b| b.capacity() <= 2 * block::TARGET).take(room));
+    }
+}
+
+impl Inner {
+    /// Takes over what a commit moved, and tells the readers.
+    fn committed(&self, moves: Moves, looked: u64) {
+        let mut state = guard(self.state.write());
+        for ((number, lane), at) in moves {
+            if let Some(state) = state.lanes.get_mut(&number).and_then(|lanes| lanes.get_mut(lane as usize)) {
+                *state = at;
+            }
+        }
+        state.looked = looked;
+        drop(state);
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// Whether the next block is taken; `Break(true)`: records before it are missing.
+fn next_block(records: &Records, follows: bool, size: usize, max_bytes: usize) -> ControlFlow<bool> {
+    if !follows {
+        ControlFlow::Break(true)
+    } else if records.is_empty() || records.size() + size <= max_bytes {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(false)
+    }
+}
+
+/// The value under a lock; a panic elsewhere leaves it as whole as it was, since every change is made in one step.
+fn guard<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that no other topic has.
+fn identity() -> u128 {
+    let now = SystemTime::now();
+    let half = || u128::from(RandomState::new().hash_one((now, std::process::id())));
+    half() << 64 | half()
+}
+
+/// What an error of the file system means to the log's user.
+fn io_error(directory: &Path, doing: &str, error: &io::Error) -> LogError {
+    let place = directory.display();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full(format!(
+            "{place}: the disk of the local log is full ({error}). Everything committed before is there. Make room on it, shorten \
+             topics.local.retention, or let the sinks catch up, and start again"
+        )),
+        _ => LogError::Broken(format!("{place}: the local log: {doing}: {error}")),
+    }
 }

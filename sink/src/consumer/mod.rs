@@ -1,0 +1,55 @@
+//! Where a sink reads from. One file per transport.
+//!
+//! Positions are only ever the caller's, from the target; a consumer keeps none that counts.
+
+pub mod local;
+
+use std::future::Future;
+
+use schemas::event::{Offset, Progress, SchemaEvent};
+use tokio::sync::watch;
+
+use crate::error::SinkError;
+
+/// One record of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub offset: Offset,
+    /// Framed.
+    pub key: Option<&'a [u8]>,
+    /// Framed.
+    pub value: &'a [u8],
+}
+
+/// Records of one lane in their order, holding their bytes.
+pub trait Block: Send + Sync {
+    fn records(&self) -> impl Iterator<Item = Record<'_>> + Send;
+    /// The offset to read from next: behind the records, and behind whatever is no record (commit markers, aborted records).
+    fn next(&self) -> Offset;
+}
+
+/// Reads committed records of a pipeline's topics. Clones share what they read from.
+///
+/// `fetch` never waits: a transport that is pushed to keeps a buffer per lane, stops filling it when it is full, and begins anew
+/// when `from` is not where the buffer stands.
+pub trait Consumer: Clone + Send + Sync + 'static {
+    type Block: Block;
+
+    /// What is there of a lane from `from` on, about `max_bytes` of it. Without records, `next` is the end of what is committed.
+    fn fetch(&self, topic: &str, lane: u32, from: Offset, max_bytes: usize) -> Result<Self::Block, SinkError>;
+
+    /// The schema-versions topic from `from` on to its end, and the offset to read from next.
+    fn events(&self, from: Offset) -> impl Future<Output = Result<(Vec<SchemaEvent>, Offset), SinkError>> + Send;
+
+    /// The source's newest progress; None before its first.
+    fn progress(&self) -> impl Future<Output = Result<Option<Progress>, SinkError>> + Send;
+
+    /// Per lane, the offset behind everything committed.
+    fn ends(&self, topic: &str) -> impl Future<Output = Result<Vec<Offset>, SinkError>> + Send;
+
+    /// Changes whenever there may be something new.
+    fn changed(&self) -> watch::Receiver<u64>;
+
+    /// Tells the transport what is durable on the target; it may forget what lies below.
+    fn applied(&self, topic: &str, lane: u32, position: Offset) -> Result<(), SinkError>;
+}

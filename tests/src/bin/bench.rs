@@ -1,0 +1,232 @@
+//! Benches of the whole binary: what one process does, by its own CPU time, beside the servers' own tools in the same run.
+
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tests::{
+    pipeline::{Pipeline, Setup},
+    postgres, source,
+};
+
+const COLUMNS: &str = "id BIGINT PRIMARY KEY, customer INT NOT NULL, state TINYINT NOT NULL, name VARCHAR(60) NOT NULL, city VARCHAR(40), price DECIMAL(18,4) NOT NULL, placed DATETIME(6) NOT NULL, changed TIMESTAMP(3) NULL, weight DOUBLE, gift TINYINT(1) NOT NULL, note TEXT, code INT UNSIGNED";
+const ROW: &str = "seq, seq % 50000, seq % 5, CONCAT('customer number ', seq), ELT(1 + seq % 4, 'Berlin', 'Köln', 'Lyon', NULL), seq / 7, '2024-01-01' + INTERVAL seq SECOND, '2024-01-01 12:00:00.5' + INTERVAL seq SECOND, seq / 3, seq % 2, IF(seq % 10 = 0, NULL, CONCAT('note of row ', seq)), seq * 3";
+const NAME: &str = "bench";
+
+struct Bench {
+    rows: u64,
+    source: source::Session,
+    target: postgres::Session,
+    pipeline: Pipeline,
+}
+
+#[tokio::main]
+async fn main() {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let rows = arguments.peek().and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
+    let scenarios: Vec<String> = arguments.filter(|a| a.parse::<u64>().is_err()).collect();
+    let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|s| s == name);
+    let mut bench = Bench {
+        rows,
+        source: source::Session::connect(&source::url("mariadb")).await,
+        target: postgres::Session::fresh_database(NAME).await,
+        pipeline: Pipeline::new(NAME, ""),
+    };
+    println!("{rows} rows of 12 columns; CPU and memory are those of the instar process alone");
+    if wanted("backlog") {
+        bench.backlog().await;
+    }
+    if wanted("copy") {
+        bench.copy().await;
+    }
+    if wanted("latency") {
+        bench.latency().await;
+    }
+    if wanted("ddl") {
+        bench.ddl().await;
+    }
+}
+
+/// CPU seconds and peak memory (MiB) of a process.
+fn usage(pid: u32) -> (f64, f64) {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+    ((ticks(11) + ticks(12)) / 100.0, peak.unwrap_or_default() / 1024.0)
+}
+
+impl Bench {
+    fn configure(&self, snapshot: &str, sink: bool) {
+        let source_url = source::url("mariadb");
+        let setup = Setup {
+            name: NAME,
+            source_url: &source_url,
+            database: NAME,
+            tables: &["bench.t"],
+            target_database: NAME,
+            schema: "public",
+            partitions: 4,
+            source_extra: &format!("  snapshot: {{ mode: {snapshot} }}\n"),
+            sink_extra: "",
+        };
+        let yaml = setup.yaml();
+        let yaml = if sink { yaml } else { format!("{}sinks: {{}}\n", &yaml[..yaml.find("sinks:").unwrap_or(yaml.len())]) };
+        self.pipeline.reconfigure(&yaml);
+    }
+
+    async fn empty_table(&mut self) {
+        self.pipeline.kill();
+        let _ = std::fs::remove_dir_all(self.pipeline.folder.join("topics"));
+        self.source.fresh_database(NAME).await;
+        self.source.run(&format!("CREATE TABLE t ({COLUMNS})")).await;
+        self.target.run("DROP SCHEMA IF EXISTS instar CASCADE; DROP TABLE IF EXISTS t").await;
+    }
+
+    async fn insert(&mut self, from: u64, to: u64) {
+        self.source.run("SET NAMES utf8mb4").await;
+        let mut at = from;
+        while at <= to {
+            let end = (at + 9_999).min(to);
+            self.source.run(&format!("INSERT INTO t SELECT {ROW} FROM seq_{at}_to_{end}")).await;
+            at = end + 1;
+        }
+    }
+
+    /// Starts the pipeline, waits until it has caught up, and prints what it took.
+    fn measure(&mut self, what: &str, rows: u64) -> f64 {
+        let begin = Instant::now();
+        self.pipeline.start();
+        let (code, printed) = self.pipeline.wait("caught-up", 600);
+        assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
+        let wall = begin.elapsed().as_secs_f64();
+        let (cpu, peak) = usage(self.pipeline.pid());
+        println!("{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak", rows as f64 / wall, rows as f64 / cpu);
+        self.pipeline.stop();
+        rows as f64 / wall
+    }
+
+    async fn backlog(&mut self) {
+        let rows = self.rows;
+        self.empty_table().await;
+        self.configure("never", false);
+        self.pipeline.start();
+        self.pipeline.caught_up();
+        self.pipeline.stop();
+        self.insert(1, rows).await;
+        self.measure("source alone, inserts", rows);
+        self.configure("never", true);
+        let sink = self.measure("sink alone, new rows", rows);
+        let by_hand = self.merge_by_hand("new").await;
+        println!("{:34} {by_hand:>9.0} rows/s wall; sink / by hand = {:.2}", "COPY to a stage + ON CONFLICT", sink / by_hand);
+        self.source.run("UPDATE t SET price = price + 1, state = state + 1").await;
+        self.measure("source and sink, updates", rows);
+        let by_hand = self.merge_by_hand("updates").await;
+        println!("{:34} {by_hand:>9.0} rows/s wall", "COPY to a stage + ON CONFLICT, upd.");
+        self.insert(rows + 1, 2 * rows).await;
+        self.measure("source and sink, inserts", rows);
+    }
+
+    /// The same rows through a stage by psql, in batches of 10,000, one session.
+    async fn merge_by_hand(&mut self, what: &str) -> f64 {
+        let file = self.pipeline.folder.join("rows.copy");
+        let path = file.display();
+        psql(&format!("\\copy (SELECT * FROM t LIMIT {}) TO '{path}' (FORMAT binary)", self.rows));
+        if what == "new" {
+            self.target.run("DROP TABLE IF EXISTS by_hand; CREATE TABLE by_hand (LIKE t INCLUDING ALL)").await;
+        }
+        let columns = self.target.value("SELECT string_agg(column_name, ', ' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 't'").await.unwrap_or_default();
+        let set = columns.split(", ").skip(1).map(|c| format!("{c} = EXCLUDED.{c}")).collect::<Vec<_>>().join(", ");
+        let begin = Instant::now();
+        psql(&format!(
+            "CREATE TEMP TABLE stage (LIKE by_hand)\n\\copy stage FROM '{path}' (FORMAT binary)\nINSERT INTO by_hand SELECT * FROM stage ON CONFLICT (id) DO UPDATE SET {set}"
+        ));
+        self.rows as f64 / begin.elapsed().as_secs_f64()
+    }
+
+    async fn copy(&mut self) {
+        let rows = self.rows;
+        self.empty_table().await;
+        self.insert(1, rows).await;
+        self.configure("initial", true);
+        let copy = self.measure("copy", rows);
+        let file = self.pipeline.folder.join("rows.copy");
+        psql(&format!("\\copy t TO '{}' (FORMAT binary)", file.display()));
+        self.target.run("DROP TABLE IF EXISTS by_hand; CREATE TABLE by_hand (LIKE t INCLUDING ALL)").await;
+        let begin = Instant::now();
+        psql(&format!("\\copy by_hand FROM '{}' (FORMAT binary)", file.display()));
+        let by_hand = rows as f64 / begin.elapsed().as_secs_f64();
+        println!("{:34} {by_hand:>9.0} rows/s wall; copy / psql COPY = {:.2}", "psql COPY into a keyed table", copy / by_hand);
+    }
+
+    async fn latency(&mut self) {
+        self.empty_table().await;
+        self.configure("initial", true);
+        self.pipeline.start();
+        self.pipeline.caught_up();
+        let target = postgres::Session::connect(&postgres::database_url(NAME)).await;
+        let watcher = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            let mut last = 0;
+            while last < 20_000 {
+                let now: u64 = target.value("SELECT coalesce(max(id), 0) FROM t").await.and_then(|n| n.parse().ok()).unwrap_or_default();
+                if now > last {
+                    seen.push((now, Instant::now()));
+                    last = now;
+                }
+            }
+            seen
+        });
+        // 2,000 rows a second: ten at a time.
+        let mut committed = Vec::new();
+        let begin = Instant::now();
+        for i in 0..2_000_u64 {
+            tokio::time::sleep_until((begin + Duration::from_millis(5 * i)).into()).await;
+            self.source.run(&format!("INSERT INTO t SELECT {ROW} FROM seq_{}_to_{}", 10 * i + 1, 10 * i + 10)).await;
+            committed.push((10 * i + 10, Instant::now()));
+        }
+        let seen = watcher.await.expect("the watcher");
+        let mut delays: Vec<f64> = committed
+            .iter()
+            .filter_map(|(id, at)| seen.iter().find(|(max, _)| max >= id).map(|(_, when)| when.saturating_duration_since(*at).as_secs_f64() * 1000.0))
+            .collect();
+        print_percentiles("commit -> visible at 2,000 rows/s", &mut delays);
+        self.pipeline.stop();
+    }
+
+    async fn ddl(&mut self) {
+        self.empty_table().await;
+        self.insert(1, 1000).await;
+        self.configure("initial", true);
+        self.pipeline.start();
+        self.pipeline.caught_up();
+        let mut delays = Vec::new();
+        for i in 0..40 {
+            self.source.run(&format!("ALTER TABLE t ADD COLUMN x{i} INT NOT NULL DEFAULT {i}")).await;
+            let begin = Instant::now();
+            self.source.run(&format!("INSERT INTO t (id, customer, state, name, price, placed, gift, x{i}) VALUES ({}, 1, 1, 'x', 1, NOW(), 1, 5)", 100_000 + i)).await;
+            while self.target.query(&format!("SELECT x{i} FROM t WHERE id = {}", 100_000 + i)).await.is_ok_and(|r| r.is_empty()) || self.target.query(&format!("SELECT x{i} FROM t LIMIT 1")).await.is_err() {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+            delays.push(begin.elapsed().as_secs_f64() * 1000.0);
+        }
+        print_percentiles("DDL commit -> first new row visible", &mut delays);
+        self.pipeline.stop();
+    }
+}
+
+fn print_percentiles(what: &str, delays: &mut [f64]) {
+    delays.sort_by(f64::total_cmp);
+    let at = |p: f64| delays.get(((delays.len() as f64 * p) as usize).min(delays.len().saturating_sub(1))).copied().unwrap_or_default();
+    println!("{what:34} p50 {:.1} ms  p99 {:.1} ms  max {:.1} ms ({} samples)", at(0.5), at(0.99), at(1.0), delays.len());
+}
+
+fn psql(script: &str) {
+    use std::io::Write;
+    let mut child = Command::new("psql").args(["-qAtX", "-v", "ON_ERROR_STOP=1", &postgres::database_url(NAME)]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("psql");
+    let script: String = script.lines().map(|line| if line.starts_with('\\') { format!("{line}\n") } else { format!("{line};\n") }).collect();
+    child.stdin.take().expect("a pipe").write_all(script.as_bytes()).expect("psql reads");
+    assert!(child.wait().expect("psql").success(), "psql: {script}");
+}

@@ -1,0 +1,377 @@
+//! Runs case files against real servers: a line a case, and `N passed, N failed, N skipped` last.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value as Json;
+use serde_yaml_ng::Value as Yaml;
+use tests::{
+    case::{self, Case, Rows, Step},
+    compare,
+    pipeline::{self, Pipeline, Setup},
+    postgres, source,
+};
+
+const USAGE: &str = "usage: tests/cases --source mariadb|mysql --target postgres --transport local [--only ID,…] DIR…";
+
+struct Arguments {
+    source: String,
+    only: BTreeSet<String>,
+    paths: Vec<PathBuf>,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let (mut source, mut target, mut transport) = (None, None, None);
+    let (mut only, mut paths) = (BTreeSet::new(), Vec::new());
+    let mut all = std::env::args().skip(1);
+    while let Some(argument) = all.next() {
+        let mut value = || all.next().ok_or(format!("{argument} wants a value\n{USAGE}"));
+        match argument.as_str() {
+            "--source" => source = Some(value()?),
+            "--target" => target = Some(value()?),
+            "--transport" => transport = Some(value()?),
+            "--only" => only.extend(value()?.split(',').map(str::to_owned)),
+            flag if flag.starts_with('-') => return Err(format!("unknown option {flag}\n{USAGE}")),
+            path => paths.push(path.into()),
+        }
+    }
+    let source = source.filter(|s| s == "mariadb" || s == "mysql").ok_or(format!("--source is mariadb or mysql\n{USAGE}"))?;
+    if target.as_deref() != Some("postgres") || transport.as_deref() != Some("local") || paths.is_empty() {
+        return Err(USAGE.into());
+    }
+    Ok(Arguments { source, only, paths })
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let (arguments, cases, skips) = match arguments().and_then(|a| case::find(&a.paths).map(|c| (a, c))).and_then(|(a, c)| skips().map(|s| (a, c, s))) {
+        Ok(all) => all,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for case in cases {
+        let id = case.id();
+        if !arguments.only.is_empty() && !arguments.only.contains(&id) {
+            continue;
+        }
+        if !case.source.contains(&arguments.source) || !case.target.iter().any(|t| t == "postgres") {
+            continue;
+        }
+        let reason = match case.sql_dialect.as_str() {
+            "mysql" => skips.get(&arguments.source).and_then(|s| s.get(&id)).cloned(),
+            other => Some(format!("written in {other}'s dialect")),
+        };
+        if let Some(reason) = reason.filter(|_| arguments.only.is_empty()) {
+            skipped += 1;
+            println!("skip {id} {}: {reason}", case.title);
+            continue;
+        }
+        let begin = Instant::now();
+        match run(&case, &arguments.source).await {
+            Ok(()) => {
+                passed += 1;
+                println!("pass {id} {} ({:.1} s)", case.title, begin.elapsed().as_secs_f32());
+            }
+            Err(problems) => {
+                failed += 1;
+                println!("FAIL {id} {} ({:.1} s)", case.title, begin.elapsed().as_secs_f32());
+                for problem in problems {
+                    println!("     {}", problem.trim_end().replace('\n', "\n     "));
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Cases that are not run, by source and id, each with its reason.
+fn skips() -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
+    let path = pipeline::data("data/skipped.yaml");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_yaml_ng::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// One case at work.
+struct Run<'a> {
+    case: &'a Case,
+    source: source::Session,
+    others: BTreeMap<String, source::Session>,
+    target: postgres::Session,
+    pipeline: Pipeline,
+    source_url: String,
+    tables: Vec<String>,
+    /// What `instar run` exited with, where it ended by itself.
+    exit: Option<i32>,
+    problems: Vec<String>,
+}
+
+async fn run(case: &Case, flavour: &str) -> Result<(), Vec<String>> {
+    let source_url = source::url(flavour);
+    let mut session = source::Session::connect(&source_url).await;
+    for leftover in ["shop2", "other", "shop3", "archive"] {
+        session.run(&format!("DROP DATABASE IF EXISTS `{leftover}`")).await;
+    }
+    session.fresh_database("shop").await;
+    for statement in source::statements(&case.setup) {
+        if let Err(e) = session.try_run(statement.as_bytes()).await {
+            return Err(vec![format!("setup: {statement}: {e}")]);
+        }
+    }
+    let listed = session.query("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'shop' AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')").await.map_err(|e| vec![e])?;
+    let mut tables: Vec<String> = listed.into_iter().filter_map(|mut row| row.swap_remove(0)).map(|b| String::from_utf8_lossy(&b).into_owned()).collect();
+    tables.sort();
+    if let Some(only) = case.config.as_deref().and_then(|c| c.strip_prefix("only shop.")).and_then(|c| c.split_whitespace().next()) {
+        tables.retain(|t| t == only);
+    }
+    let name = format!("case_{}", case.id());
+    let target = postgres::Session::fresh_database(&name).await;
+    let pipeline = Pipeline::new(&name, "");
+    let mut run = Run { case, source: session, others: BTreeMap::new(), target, pipeline, source_url, tables, exit: None, problems: Vec::new() };
+    for step in &case.steps {
+        run.step(step).await;
+    }
+    run.judge().await;
+    run.pipeline.kill();
+    if run.problems.is_empty() {
+        Ok(())
+    } else {
+        run.problems.push(format!("log: {}", tail(&run.pipeline.log(), 25)));
+        Err(run.problems)
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+impl Run<'_> {
+    async fn step(&mut self, step: &Step) {
+        if let Some(sql) = &step.source_sql {
+            self.source_sql(step, sql).await;
+        }
+        if let Some(sql) = &step.target_sql {
+            self.target.run(sql).await;
+        }
+        if let Some(words) = &step.pipeline {
+            self.words(words).await;
+        }
+        if let Some(note) = &step.note
+            && note.starts_with("PURGE BINARY LOGS")
+        {
+            let newest = self.source.query("SHOW BINARY LOGS").await.unwrap_or_default().last().and_then(|r| r[0].clone()).unwrap_or_default();
+            self.source.run(&format!("PURGE BINARY LOGS TO '{}'", String::from_utf8_lossy(&newest))).await;
+        }
+    }
+
+    async fn source_sql(&mut self, step: &Step, sql: &str) {
+        let session = match &step.session {
+            None => &mut self.source,
+            Some(name) => {
+                if !self.others.contains_key(name) {
+                    let mut other = source::Session::connect(&self.source_url).await;
+                    other.run("USE shop").await;
+                    self.others.insert(name.clone(), other);
+                }
+                self.others.get_mut(name).expect("just inserted")
+            }
+        };
+        for statement in source::statements(sql) {
+            match (session.try_run(statement.as_bytes()).await, &step.expect_source_error) {
+                (Ok(()), _) => {}
+                (Err(e), Some(expected)) if e.contains(&case::cell(expected).unwrap_or_default()) => {}
+                (Err(e), _) => self.problems.push(format!("source: {statement}: {e}")),
+            }
+        }
+    }
+
+    fn configure(&self, extra: &str) {
+        let name = format!("case_{}", self.case.id());
+        let tables: Vec<String> = self.tables.iter().map(|t| format!("shop.{t}")).collect();
+        let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+        let setup = Setup {
+            name: &name,
+            source_url: &self.source_url,
+            database: "shop",
+            tables: &tables,
+            target_database: &name,
+            schema: "public",
+            partitions: 4,
+            source_extra: extra,
+            sink_extra: "",
+        };
+        self.pipeline.reconfigure(&setup.yaml());
+    }
+
+    async fn words(&mut self, words: &str) {
+        if words.starts_with("start") {
+            let chunk = if words.contains("chunks of one row") { "  snapshot: { chunk_rows: 1 }\n" } else if words.contains("chunks of two rows") { "  snapshot: { chunk_rows: 2 }\n" } else { "" };
+            self.configure(chunk);
+            self.pipeline.start();
+        } else if words.starts_with("stop") || words == "pause" {
+            self.stop();
+        } else if words.starts_with("restart") {
+            self.stop();
+            self.pipeline.start();
+        } else if words.starts_with("resume") {
+            self.pipeline.start();
+        } else if words.starts_with("kill -9") {
+            self.pipeline.kill();
+            self.pipeline.start();
+        } else if let Some(goal) = words.strip_prefix("wait_") {
+            let goal = if goal.starts_with("caught_up") { "caught-up" } else { "settled" };
+            self.wait(goal);
+        }
+    }
+
+    fn stop(&mut self) {
+        if self.pipeline.is_running() {
+            self.pipeline.stop();
+        }
+    }
+
+    /// Waits for the goal; a process that has ended by itself is settled too.
+    fn wait(&mut self, goal: &str) {
+        if !self.pipeline.is_running() {
+            self.note_exit();
+            return;
+        }
+        let (code, printed) = self.pipeline.wait(goal, 60);
+        match (code, goal) {
+            (0 | 3 | 4, _) => {}
+            _ if !self.pipeline.is_running() => {}
+            _ => self.problems.push(format!("instar wait --for {goal} exits {code}: {printed}")),
+        }
+        // A stop ends the process: let it.
+        let begin = Instant::now();
+        while code == 3 && self.pipeline.is_running() && begin.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.note_exit();
+    }
+
+    fn note_exit(&mut self) {
+        if self.exit.is_none() && !self.pipeline.is_running() {
+            self.exit = Some(self.pipeline.exit(Duration::from_secs(1)));
+        }
+    }
+
+    async fn judge(&mut self) {
+        let refused = matches!(self.exit, Some(1 | 2));
+        let status = if refused { Json::Null } else { self.pipeline.status() };
+        let history = if refused { Json::Null } else { self.pipeline.history() };
+        let found = outcome(refused, &status);
+        let expected = &self.case.expected;
+        let note = expected.by_target.get("postgres").cloned().unwrap_or_default();
+        let second = expected.second_change.as_ref().and_then(case::cell).unwrap_or_default();
+        let also = format!("{} {note} {second}", expected.accept_also.as_deref().unwrap_or_default());
+        let allowed = |word: &str| match expected.outcome.as_str() {
+            "applied" | "nothing_to_apply" | "rows_only" => word == "applied",
+            "refused_at_start" => word == "refused",
+            "depends" => true,
+            other => other == word,
+        };
+        let stem = |word: &str| if word == "stopped" { "stop" } else { word }.to_owned();
+        if !allowed(found) && !(also.contains(&stem(found)) && found != "applied") && !(found == "applied" && also.contains("nothing to apply")) {
+            self.problems.push(format!("expected {}, found {found}: status {status}", expected.outcome));
+        }
+        let all = format!("{status} {history} {}", self.pipeline.log());
+        if found != "applied" {
+            self.check_message(&all);
+        }
+        for table in &expected.held_tables {
+            if status["sinks"]["target"]["tables"][format!("shop.{table}")]["state"] != "held" {
+                self.problems.push(format!("{table} is not held"));
+            }
+        }
+        self.check_history(&history, found);
+        if found == "applied" {
+            self.compare().await;
+        }
+        if let Some(rows) = &self.case.expected.source_rows {
+            self.rows(rows, false).await;
+        }
+        if let Some(rows) = &self.case.expected.final_rows {
+            self.rows(rows, found == "applied").await;
+        }
+    }
+
+    /// The last words a person reads must name what the case says.
+    fn check_message(&mut self, all: &str) {
+        let all = all.to_lowercase();
+        let script = format!("{} {}", self.case.setup, self.case.steps.iter().filter_map(|s| s.source_sql.as_deref()).collect::<String>()).to_lowercase();
+        for name in &self.case.expected.message_must_name {
+            let name = case::cell(name).unwrap_or_default().to_lowercase();
+            // Descriptions of a name ("the column") are for people; names, values and short words are for this check.
+            let literal = name.starts_with("id=") || name == "0000-00-00" || (!name.contains(' ') && script.contains(&name));
+            if literal && !all.contains(&name) && !all.contains(&name.replace("id=", "id: ")) {
+                self.problems.push(format!("no message names {name}"));
+            }
+        }
+    }
+
+    fn check_history(&mut self, history: &Json, found: &str) {
+        let outcomes = history.as_array().into_iter().flatten().map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("none").to_owned());
+        let outcomes: BTreeSet<String> = outcomes.collect();
+        if found == "applied" && outcomes.iter().any(|o| matches!(o.as_str(), "pending" | "held" | "queued" | "stopped")) {
+            self.problems.push(format!("everything is applied, but the history has {outcomes:?}: {history}"));
+        }
+        if self.case.expected.outcome == "nothing_to_apply" && outcomes.contains("applied") {
+            self.problems.push(format!("nothing was to be applied, the history has {outcomes:?}: {history}"));
+        }
+    }
+
+    async fn compare(&mut self) {
+        for table in self.tables.clone() {
+            let found = compare::differences(&mut self.source, ("shop", &table), &self.target, ("public", &table)).await;
+            self.problems.extend(found);
+        }
+    }
+
+    /// The case's query gives its rows on the source and, where PostgreSQL can run it as it stands, on the target.
+    async fn rows(&mut self, expected: &Rows, on_target: bool) {
+        self.source.run("USE shop").await;
+        self.source.run("SET time_zone = '+00:00'").await;
+        match self.source.query(&expected.query).await {
+            Err(e) => self.problems.push(format!("source: {}: {e}", expected.query)),
+            Ok(rows) => {
+                let rows: Vec<Vec<Option<String>>> = rows.into_iter().map(|r| r.into_iter().map(|c| c.map(|b| String::from_utf8_lossy(&b).into_owned())).collect()).collect();
+                self.same_rows("source", expected, &rows);
+            }
+        }
+        if on_target && let Ok(rows) = self.target.query(&expected.query).await {
+            self.same_rows("target", expected, &rows);
+        }
+    }
+
+    fn same_rows(&mut self, side: &str, expected: &Rows, found: &[Vec<Option<String>>]) {
+        let cells = |row: &[Yaml]| row.iter().map(case::cell).collect::<Vec<_>>();
+        let wanted: Vec<Vec<Option<String>>> = expected.rows.iter().map(|r| cells(r)).collect();
+        let same = wanted.len() == found.len()
+            && wanted.iter().zip(found).all(|(w, f)| w.len() == f.len() && w.iter().zip(f).all(|(a, b)| case::same(a.as_deref(), b.as_deref())));
+        if !same {
+            self.problems.push(format!("{side}: {}: expected {wanted:?}, found {found:?}", expected.query));
+        }
+    }
+}
+
+/// How the pipeline stands, in the words of the cases.
+fn outcome(refused: bool, status: &Json) -> &'static str {
+    if refused {
+        return "refused";
+    }
+    let sink = &status["sinks"]["target"];
+    if status["source"]["state"] == "stopped" || sink["state"] == "stopped" {
+        return "stopped";
+    }
+    let held = sink["tables"].as_object().into_iter().flatten().any(|(_, t)| t["state"] == "held");
+    if held { "held" } else { "applied" }
+}

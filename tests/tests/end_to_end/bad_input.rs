@@ -1,0 +1,267 @@
+//! What a user gets wrong: each refused or stopped by name, with what to do.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use crate::world::{Options, World};
+use tests::{
+    pipeline::{Pipeline, binary, data, eventually, text},
+    postgres, source,
+};
+
+/// A MariaDB server of its own, with other options; stopped when dropped.
+struct OwnServer {
+    name: String,
+    port: u16,
+}
+
+impl OwnServer {
+    fn start(name: &str, port: u16, options: &str) -> OwnServer {
+        let server = OwnServer { name: name.into(), port };
+        assert!(server.script("start", options), "the server of {name} starts");
+        server
+    }
+
+    fn script(&self, verb: &str, options: &str) -> bool {
+        Command::new(data("services/mariadb.sh"))
+            .arg(verb)
+            .env("MARIADB_NAME", &self.name)
+            .env("MARIADB_PORT", self.port.to_string())
+            .env("MARIADB_OPTIONS", options)
+            .status()
+            .is_ok_and(|s| s.success())
+    }
+
+    fn url(&self) -> String {
+        format!("mysql://root:test@127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        self.script("stop", "");
+    }
+}
+
+/// `check` and `run` both refuse with this exit code, and name all these.
+fn refused(pipeline: &Pipeline, code: i32, words: &[&str]) {
+    for command in ["check", "run"] {
+        let output = pipeline.command(&[command], &[]);
+        let printed = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{command}: {printed}");
+        for word in words {
+            assert!(printed.contains(word), "{command}: {word} is not in:\n{printed}");
+        }
+        assert!(!printed.contains("s3cret"), "a password is printed:\n{printed}");
+    }
+}
+
+const PLAIN: &str = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20));";
+
+#[tokio::test]
+async fn servers_that_do_not_answer_or_do_not_let_in_are_named() {
+    let world = World::new("no_server", PLAIN, &["t"]).await;
+    let yaml = std::fs::read_to_string(&world.pipeline.config).unwrap();
+    let good = source::url("mariadb");
+    world.pipeline.reconfigure(&yaml.replace(&good, "mysql://root:s3cret@127.0.0.1:1"));
+    refused(&world.pipeline, 1, &["127.0.0.1:1", "source"]);
+    let port = good.rsplit(':').next().unwrap();
+    world.pipeline.reconfigure(&yaml.replace(&good, &format!("mysql://root:s3cret@127.0.0.1:{port}")));
+    refused(&world.pipeline, 1, &["root", "password"]);
+    let target = postgres::database_url("no_server");
+    world.pipeline.reconfigure(&yaml.replace(&target, &target.replace("postgres:test@", "postgres:s3cret@")));
+    refused(&world.pipeline, 1, &["postgres", "password"]);
+    world.pipeline.reconfigure(&yaml.replace(&target, "postgres://postgres:s3cret@127.0.0.1:1/x"));
+    refused(&world.pipeline, 1, &["127.0.0.1:1", "target"]);
+    world.pipeline.reconfigure(&yaml.replace(&target, &postgres::database_url("not_there")));
+    refused(&world.pipeline, 1, &["not_there"]);
+}
+
+#[tokio::test]
+async fn a_configuration_is_refused_by_key_and_line() {
+    let pipeline = Pipeline::new("bad_config", "pipeline: x\nsource:\n  engine: mysql\n  url: mysql://a@b/c\n  tabels: [a.b]\nsinks: {}\n");
+    refused(&pipeline, 2, &["source.tabels", "tables"]);
+    pipeline.reconfigure("pipeline: x\nsource:\n  engine: mys");
+    refused(&pipeline, 2, &["pipeline.yaml", "engine"]);
+    pipeline.reconfigure("pipeline: [");
+    refused(&pipeline, 2, &["pipeline.yaml", "line"]);
+    pipeline.reconfigure("pipeline: x\nsource: { engine: mysql, url: \"mysql://a:${env:NOT_SET_ANYWHERE}@b/c\", tables: [c.t] }\nsinks: { t: { target: postgres, url: postgres://a@b/c } }\n");
+    refused(&pipeline, 2, &["NOT_SET_ANYWHERE", "source.url"]);
+    let output = Command::new(binary()).args(["check", "/nowhere/pipeline.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("/nowhere/pipeline.yaml"));
+    let output = Command::new(binary()).args(["chekc"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_server_with_every_setting_wrong_is_told_all_at_once() {
+    let server = OwnServer::start("wrong_settings", 23346, "--binlog-format=MIXED --binlog-row-image=MINIMAL --binlog-row-metadata=NO_LOG --binlog-ignore-db=elsewhere");
+    let options = Options { source_url: Some(server.url()), source: "  row_metadata: require\n", ..Options::default() };
+    let world = World::with("wrong_settings", PLAIN, &["t"], options).await;
+    refused(&world.pipeline, 1, &["binlog_format", "ROW", "binlog_row_image", "FULL", "binlog_row_metadata", "binlog_ignore_db"]);
+}
+
+#[tokio::test]
+async fn a_server_without_binlog_is_refused() {
+    let server = OwnServer::start("no_binlog", 23347, "--skip-log-bin");
+    let options = Options { source_url: Some(server.url()), ..Options::default() };
+    let world = World::with("no_binlog", PLAIN, &["t"], options).await;
+    refused(&world.pipeline, 1, &["log_bin"]);
+}
+
+#[tokio::test]
+async fn a_missing_right_is_refused_with_the_grant() {
+    let world = World::new("missing_right", PLAIN, &["t"]).await;
+    let mut root = source::Session::connect(&source::url("mariadb")).await;
+    root.run("CREATE OR REPLACE USER weak@'127.0.0.1' IDENTIFIED BY 's3cret'").await;
+    root.run("GRANT SELECT ON missing_right.* TO weak@'127.0.0.1'").await;
+    let yaml = std::fs::read_to_string(&world.pipeline.config).unwrap();
+    world.pipeline.reconfigure(&yaml.replace("root:test@", "weak:s3cret@"));
+    refused(&world.pipeline, 1, &["REPLICATION SLAVE", "GRANT", "weak"]);
+}
+
+#[tokio::test]
+async fn tables_that_cannot_be_captured_are_refused_by_name() {
+    let setup = "CREATE TABLE nokey (v INT);\nCREATE TABLE parent (id INT PRIMARY KEY);\nCREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE);";
+    let world = World::new("not_captured", setup, &["nokey", "parent", "child", "missing"]).await;
+    refused(&world.pipeline, 1, &["not_captured.nokey", "key", "keyless", "not_captured.child", "CASCADE", "not_captured.missing"]);
+}
+
+#[tokio::test]
+async fn a_target_table_that_is_not_ours_is_refused() {
+    let world = World::new("not_ours", PLAIN, &["t"]).await;
+    world.target.run("CREATE TABLE t (id integer PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'mine')").await;
+    refused(&world.pipeline, 1, &["t", "adopt"]);
+    assert_eq!(world.target.value("SELECT v FROM t").await.as_deref(), Some("mine"));
+}
+
+/// Starts, alters the target by hand, then the source: the sink stops with the difference.
+async fn altered_by_hand(name: &str, by_hand: &str, alter: &str, words: &[&str]) {
+    let mut world = World::new(name, PLAIN, &["t"]).await;
+    world.start();
+    world.target.run(by_hand).await;
+    world.source.run(alter).await;
+    world.stopped();
+    let (outcome, reason) = world.last_outcome("t");
+    assert_eq!(outcome, "stopped");
+    for word in words {
+        assert!(reason.contains(word), "{word} is not in: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_altered_by_hand_stops_the_next_change() {
+    altered_by_hand("hand_altered", "ALTER TABLE t ALTER COLUMN v TYPE varchar(5)", "ALTER TABLE t ADD COLUMN n INT", &["expected shape", "v", "varying(5)"]).await;
+}
+
+#[tokio::test]
+async fn a_target_that_looks_like_after_already_stops() {
+    altered_by_hand("hand_after", "ALTER TABLE t ADD COLUMN n integer", "ALTER TABLE t ADD COLUMN n INT", &["expected shape", "n"]).await;
+}
+
+/// Starts, then writes rows of which one does not fit: it stops before that row, the older ones are there.
+async fn bad_value(name: &str, columns: &str, rows: &[&str], narrow: &str, words: &[&str]) {
+    let mut world = World::new(name, &format!("CREATE TABLE t (id INT PRIMARY KEY, {columns});"), &["t"]).await;
+    world.source.run("SET sql_mode = ''").await;
+    world.start();
+    if !narrow.is_empty() {
+        world.target.run(narrow).await;
+        world.pipeline.stop();
+        world.pipeline.start();
+    }
+    for row in rows {
+        world.source.run(&format!("INSERT INTO t VALUES ({row})")).await;
+    }
+    world.stopped();
+    assert_eq!(world.count("t").await, 1, "the older row is there, the bad one and the later one are not");
+    let printed = text(&world.pipeline.command(&["status"], &[]));
+    for word in words {
+        assert!(printed.contains(word), "{word} is not in:\n{printed}");
+    }
+}
+
+#[tokio::test]
+async fn a_nul_byte_stops_before_its_row() {
+    bad_value("nul_byte", "v VARCHAR(20)", &["1, 'ok'", "2, 'a\\0b'", "3, 'ok'"], "", &["nul_byte.t", "id=2", "v"]).await;
+}
+
+#[tokio::test]
+async fn a_zero_date_stops_before_its_row() {
+    bad_value("zero_date", "v DATE", &["1, '2024-01-01'", "2, '0000-00-00'", "3, '2024-01-02'"], "", &["zero_date.t", "id=2", "v", "0000-00-00"]).await;
+}
+
+#[tokio::test]
+async fn a_zero_date_mapped_to_text_is_carried_exactly() {
+    let options = Options { source: "  type_map: { zero_text.t.v: string }\n", ..Options::default() };
+    let mut world = World::with("zero_text", "CREATE TABLE t (id INT PRIMARY KEY, v DATE);\nSET sql_mode = 'ALLOW_INVALID_DATES';\nINSERT INTO t VALUES (1, '0000-00-00');", &["t"], options).await;
+    world.start();
+    world.source.run("INSERT INTO t VALUES (2, '2024-05-00'), (3, '2024-02-30'), (4, NULL), (5, '2024-02-29')").await;
+    world.pipeline.caught_up();
+    let rows = world.target.value("SELECT string_agg(coalesce(v, 'NULL'), ' ' ORDER BY id) FROM t").await;
+    assert_eq!(rows.as_deref(), Some("0000-00-00 2024-05-00 2024-02-30 NULL 2024-02-29"));
+}
+
+#[tokio::test]
+async fn a_purged_binlog_stops_and_names_the_way_out() {
+    let server = OwnServer::start("purged", 23348, "");
+    let options = Options { source_url: Some(server.url()), ..Options::default() };
+    let mut world = World::with("purged", PLAIN, &["t"], options).await;
+    world.start();
+    world.pipeline.stop();
+    world.source.run("INSERT INTO t VALUES (1, 'lost')").await;
+    world.source.run("FLUSH BINARY LOGS").await;
+    world.source.run("INSERT INTO t VALUES (2, 'kept')").await;
+    let logs = world.source.query("SHOW BINARY LOGS").await.unwrap();
+    let newest = String::from_utf8(logs.last().unwrap()[0].clone().unwrap()).unwrap();
+    world.source.run(&format!("PURGE BINARY LOGS TO '{newest}'")).await;
+    world.pipeline.start();
+    assert_eq!(world.pipeline.exit(Duration::from_secs(30)), 3, "{}", world.pipeline.log());
+    let message = world.pipeline.status()["source"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("purged") && message.contains("reload"), "{message}");
+    let output = world.pipeline.command(&["reload"], &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    world.pipeline.start();
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+}
+
+/// A small file system that fills up; needs root.
+struct SmallDisk<'a>(&'a Path);
+
+impl SmallDisk<'_> {
+    fn mount(path: &Path) -> SmallDisk<'_> {
+        std::fs::create_dir_all(path).unwrap();
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(path).status().unwrap();
+        assert!(status.success(), "this test mounts a small file system: run it as root");
+        SmallDisk(path)
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_nothing_is_lost() {
+    let mut world = World::new("full_disk", "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(4000));", &["t"]).await;
+    let folder = world.pipeline.folder.join("topics");
+    let disk = SmallDisk::mount(&folder);
+    world.start();
+    world.source.run("INSERT INTO t SELECT seq, REPEAT('x', 4000) FROM seq_1_to_5000").await;
+    eventually("the full disk is said", Duration::from_secs(30), async || {
+        let log = world.pipeline.log();
+        log.contains("full") || log.contains("No space left")
+    })
+    .await;
+    let enough = Command::new("mount").args(["-o", "remount,size=200m"]).arg(&folder).status().unwrap();
+    assert!(enough.success());
+    if !world.pipeline.is_running() {
+        world.pipeline.start();
+    }
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    world.pipeline.kill();
+    drop(disk);
+}

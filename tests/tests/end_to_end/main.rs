@@ -1,0 +1,10 @@
+//! End to end on real servers: MariaDB → local topics → PostgreSQL, in processes that are killed, stopped and altered under.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bad_input;
+mod change;
+mod command;
+mod crash;
+mod order;
+mod world;
