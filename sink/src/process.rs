@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runtime::config::Sink;
+use runtime::{config::Sink, shutdown::Shutdown};
 use schemas::order::events::Events;
 use tokio::{
     sync::{mpsc, watch},
@@ -40,14 +40,14 @@ impl<T: Target, C: Consumer> SinkProcess<T, C> {
         self.shared.clone()
     }
 
-    /// Runs until `shutdown` turns true, or until a person must act and the configuration says to end then.
+    /// Runs until the end is asked for, or until a person must act and the configuration says to end then.
     ///
     /// # Errors
     ///
     /// [`SinkError::Refused`]: exit 1. [`SinkError::Stop`]: a stop that is not in the ledger (the target or the topics are not
     /// what they were), found again at every start: exit 3, as [`Ended::Stopped`].
-    pub async fn run(self, shutdown: watch::Receiver<bool>) -> Result<Ended, SinkError> {
-        if !self.prepare(shutdown.clone()).await? {
+    pub async fn run(self, shutdown: Shutdown) -> Result<Ended, SinkError> {
+        if !self.prepare(&shutdown).await? {
             return Ok(Ended::Shutdown);
         }
         let (end, ended) = watch::channel(false);
@@ -60,10 +60,9 @@ impl<T: Target, C: Consumer> SinkProcess<T, C> {
             let worker = Worker::new(number, sink, target, self.consumer.clone(), shared, ended.clone());
             tasks.spawn(async move { worker.run().await.map(|()| Ended::Shutdown) });
         }
-        let mut shutdown = shutdown;
         let first = tokio::select! {
             first = tasks.join_next() => first,
-            () = turned(&mut shutdown) => None,
+            () = shutdown.wait() => None,
         };
         end.send_replace(true);
         let mut result = first.map_or(Ok(Ended::Shutdown), joined);
@@ -74,9 +73,9 @@ impl<T: Target, C: Consumer> SinkProcess<T, C> {
     }
 
     /// Makes what Instar keeps in the target. False: shut down meanwhile.
-    async fn prepare(&self, mut shutdown: watch::Receiver<bool>) -> Result<bool, SinkError> {
+    async fn prepare(&self, shutdown: &Shutdown) -> Result<bool, SinkError> {
         let mut pause = self.sink.retry.initial;
-        while !*shutdown.borrow() {
+        while !shutdown.requested() {
             match self.target.prepare().await {
                 Ok(()) => {
                     self.shared.retrying(Task::Decider, None);
@@ -85,7 +84,7 @@ impl<T: Target, C: Consumer> SinkProcess<T, C> {
                 Err(SinkError::Transient(reason) | SinkError::SessionLost(reason)) => {
                     tracing::warn!(sink = %self.sink.name, %reason, "retrying");
                     self.shared.retrying(Task::Decider, Some(reason));
-                    let _ = timeout(pause, turned(&mut shutdown)).await;
+                    let _ = timeout(pause, shutdown.wait()).await;
                     pause = (pause * 2).min(self.sink.retry.max);
                 }
                 Err(
@@ -96,13 +95,6 @@ impl<T: Target, C: Consumer> SinkProcess<T, C> {
             }
         }
         Ok(false)
-    }
-}
-
-/// Waits until the flag is true; for ever where nobody can set it any more.
-async fn turned(flag: &mut watch::Receiver<bool>) {
-    if flag.wait_for(|set| *set).await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

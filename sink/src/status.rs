@@ -1,12 +1,10 @@
 //! What `status`, `history` and `wait` say: pure functions of what is durable, and of what runs.
 
+pub mod gather;
 pub mod history;
 pub mod wait;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-};
+use std::{collections::BTreeMap, fmt::Write};
 
 use schemas::{
     event::{Epoch, EventKind, Offset, Progress, SchemaEvent, SourceState, TableEvent},
@@ -49,11 +47,21 @@ pub struct Snapshot<'a> {
 #[derive(Debug, Clone)]
 pub struct SinkSnapshot {
     pub process: Liveness,
-    /// None: the target cannot be asked; `process` says why.
+    /// None: the target cannot be asked.
     pub ledger: Option<Ledger>,
     pub journal: Journal,
-    /// When the source committed the first row of a lane that is not applied, in milliseconds since 1970 UTC.
-    pub oldest: BTreeMap<Lane, i64>,
+    /// Of each lane that is behind.
+    pub first: BTreeMap<Lane, FirstRow>,
+    /// Why the target cannot be asked.
+    pub unreachable: Option<String>,
+}
+
+/// The first row of a lane that is not applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstRow {
+    pub epoch: Epoch,
+    /// When the source committed it, in milliseconds since 1970 UTC.
+    pub ts_ms: i64,
 }
 
 /// A captured table: its first and its newest event.
@@ -159,10 +167,10 @@ fn sink_state(sink: &SinkSnapshot) -> (&'static str, String) {
     match (&sink.process, stop) {
         (_, Some(message)) => ("stopped", message),
         (Liveness::Stopped(message), None) => ("stopped", message.clone()),
-        (Liveness::Down, None) => ("down", "no process of this sink runs".into()),
+        (Liveness::Down, None) => ("down", sink.unreachable.clone().unwrap_or_else(|| "no process of this sink runs".into())),
         (Liveness::Retrying(reason), None) => ("retrying", reason.clone()),
         (Liveness::Paused, None) => ("paused", String::new()),
-        (Liveness::Running, None) => ("running", String::new()),
+        (Liveness::Running, None) => ("running", sink.unreachable.clone().unwrap_or_default()),
     }
 }
 
@@ -191,7 +199,7 @@ fn table_status(snapshot: &Snapshot<'_>, sink: &SinkSnapshot, ledger: &Ledger, i
         let end = ends.and_then(|e| e.get(lane as usize)).copied().unwrap_or(position);
         rows = rows.saturating_add(end.saturating_sub(position));
         if end > position {
-            oldest = [oldest, sink.oldest.get(&lane_id).copied()].into_iter().flatten().min();
+            oldest = [oldest, sink.first.get(&lane_id).map(|row| row.ts_ms)].into_iter().flatten().min();
         }
     }
     let lag = oldest.map_or(0.0, |ts| seconds(snapshot.now_ms.saturating_sub(ts)));
@@ -270,11 +278,6 @@ fn note(out: &mut String, indent: &str, message: &Json) {
     for line in message.as_str().unwrap_or_default().lines() {
         let _ = writeln!(out, "{indent}{line}");
     }
-}
-
-/// Tables that the newest events name, for completions and checks.
-pub fn table_names(events: &[SchemaEvent]) -> BTreeSet<TableId> {
-    captured(events).into_keys().cloned().collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use fake::{
     FakeTarget, config,
     source::{Source, orders, sort},
 };
-use runtime::config::{BadValue, OnStop, Sink};
+use runtime::{
+    config::{BadValue, OnStop, Sink},
+    shutdown::{Shutdown, ShutdownHandle},
+};
 use schemas::{
     change::Kind,
     order::ledger::{Hold, Lane, Outcome},
@@ -21,7 +24,7 @@ use sink::{
     process::{Ended, SinkProcess},
     shared::Shared,
 };
-use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use tokio::{task::JoinHandle, time::timeout};
 
 fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("instar-sink-{name}-{}", std::process::id()));
@@ -38,7 +41,7 @@ fn note(text: &str) -> Value {
 }
 
 struct Running {
-    stop: watch::Sender<bool>,
+    stop: ShutdownHandle,
     task: JoinHandle<Result<Ended, SinkError>>,
     shared: Arc<Shared>,
 }
@@ -46,14 +49,14 @@ struct Running {
 fn start(source: &Source, target: &FakeTarget, sink: Sink) -> Running {
     let consumer = LocalConsumer::new(source.log.clone(), "shop", &sink.name).unwrap();
     let process = SinkProcess::new(sink, target.clone(), consumer);
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = Shutdown::new();
     let shared = process.shared();
     Running { stop, task: tokio::spawn(process.run(stopped)), shared }
 }
 
 impl Running {
     async fn end(self) -> Result<Ended, SinkError> {
-        self.stop.send_replace(true);
+        self.stop.request();
         timeout(Duration::from_secs(10), self.task).await.expect("the process ends").unwrap()
     }
 

@@ -85,9 +85,12 @@ impl Standing {
     }
 }
 
-/// Where the sink `name` stands. `rows` tells, for lanes below the goal, the epoch of the first row that is not applied.
-pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &Goal, rows: &BTreeMap<Lane, Epoch>) -> Standing {
-    let Some(ledger) = &sink.ledger else { return Standing::Behind(format!("sink {name}: its target cannot be asked")) };
+/// Where the sink `name` stands.
+pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &Goal) -> Standing {
+    let Some(ledger) = &sink.ledger else {
+        let why = sink.unreachable.as_deref().unwrap_or_default();
+        return Standing::Behind(format!("sink {name}: its target cannot be asked: {why}"));
+    };
     let mut known = Events::new(name);
     for event in events {
         known.add(std::sync::Arc::new(event.clone()));
@@ -97,7 +100,7 @@ pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &
     }
     let missing: Vec<&Lane> =
         goal.lanes.iter().filter(|(lane, end)| ledger.position(&lane.table, lane.lane).position < **end).map(|(lane, _)| lane).collect();
-    let moving = missing.iter().find(|lane| can_move(ledger, &known, lane, rows));
+    let moving = missing.iter().find(|lane| can_move(ledger, &known, lane, sink));
     if let Some(lane) = moving {
         return Standing::Behind(format!("sink {name}: rows of {} lane {} are being applied", lane.table, lane.lane));
     }
@@ -119,9 +122,9 @@ pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &
 }
 
 /// Whether the lane's next row is admitted, or there is none before the end of what was read.
-fn can_move(ledger: &Ledger, events: &Events, lane: &Lane, rows: &BTreeMap<Lane, Epoch>) -> bool {
-    match rows.get(lane) {
-        Some(epoch) => match admit(ledger, events, &lane.table, *epoch) {
+fn can_move(ledger: &Ledger, events: &Events, lane: &Lane, sink: &SinkSnapshot) -> bool {
+    match sink.first.get(lane) {
+        Some(row) => match admit(ledger, events, &lane.table, row.epoch) {
             Admission::Apply | Admission::Skip => true,
             Admission::Wait => false,
         },
