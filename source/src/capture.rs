@@ -31,7 +31,10 @@ pub use self::{
     setting::{CommitBounds, Settings},
     status::{CopyStatus, Reporter, SourceStatus, State},
 };
-use self::{record::now_ms, session::Tools};
+use self::{
+    record::now_ms,
+    session::{Tools, shutdown_asked},
+};
 use crate::{engine::Engine, error::CaptureError, publisher::Publisher};
 
 /// Why the loop ended without an error.
@@ -108,7 +111,7 @@ async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result
     let mut stop = tools.shutdown.clone();
     let session = tokio::select! {
         session = start::open(again) => session?,
-        _ = stop.wait_for(|stop| *stop) => return Ok(Ended::Shutdown),
+        () = shutdown_asked(&mut stop) => return Ok(Ended::Shutdown),
     };
     tools.reporter.state(State::Running, "");
     session.run().await
@@ -140,7 +143,7 @@ async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: 
 async fn wait(pause: Duration, shutdown: &mut watch::Receiver<bool>) -> bool {
     tokio::select! {
         () = tokio::time::sleep(pause) => false,
-        ended = shutdown.wait_for(|stop| *stop) => ended.is_ok(),
+        () = shutdown_asked(shutdown) => true,
     }
 }
 

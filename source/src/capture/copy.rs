@@ -21,7 +21,7 @@ use super::{
     chunk::{News, Plan, ReadChunk, Size, Slice, work},
     metric,
     record::{Batch, Cursor, Origin, now_ms},
-    session::Session,
+    session::{Session, shutdown_asked},
     shape::Captured,
 };
 use crate::{
@@ -144,7 +144,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             let told = tokio::select! {
                 told = news.recv() => told,
                 // What is in flight is read again after the next start.
-                _ = self.tools.shutdown.wait_for(|stop| *stop) => break,
+                () = shutdown_asked(&mut self.tools.shutdown) => break,
             };
             let Some(told) = told else { break };
             chunks += usize::from(matches!(told, News::Read(_)));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use metrics::{counter, gauge, histogram};
+use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
 use schemas::{
     event::SourceState,
@@ -11,7 +11,7 @@ use schemas::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -34,6 +34,13 @@ pub(super) struct Tools<'a, E: Engine, P: Publisher> {
     pub settings: &'a Settings,
     pub reporter: &'a Reporter,
     pub shutdown: watch::Receiver<bool>,
+}
+
+/// Returns when the process is asked to end; a sender that is gone asks for nothing.
+pub(super) async fn shutdown_asked(shutdown: &mut watch::Receiver<bool>) {
+    if shutdown.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Where the source stands and why.
@@ -163,13 +170,12 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         }
         tokio::select! {
             () = sleep_until(self.next_poll) => {}
-            _ = self.tools.shutdown.wait_for(|stop| *stop) => {}
+            () = shutdown_asked(&mut self.tools.shutdown) => {}
         }
         Ok(())
     }
 
     pub fn stopping(&self) -> bool {
-        // A sender that is gone asks for nothing.
         *self.tools.shutdown.borrow()
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     metric,
     record::{Cursor, Origin},
-    session::{Session, Standing, Stop},
+    session::{Session, Standing, Stop, shutdown_asked},
 };
 use crate::{
     engine::{Engine, Entry, Position, Statement, Stream},
@@ -89,7 +89,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         tokio::select! {
             biased;
             entry = self.stream.next() => return entry.map(Some),
-            _ = self.tools.shutdown.wait_for(|stop| *stop) => {}
+            () = shutdown_asked(&mut self.tools.shutdown) => {}
             () = sleep_until(wake) => {}
         }
         let idle = self.dirty && self.last_commit.elapsed() >= self.tools.settings.commit.idle;

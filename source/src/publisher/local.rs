@@ -12,6 +12,7 @@ use schemas::{
     },
 };
 use serde_json::Value as Json;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::{Publisher, TopicHandle};
 use crate::error::CaptureError;
@@ -36,13 +37,15 @@ pub struct LocalPublisher {
     by_name: HashMap<String, TopicHandle>,
     system: Option<System>,
     transaction: Transaction,
+    /// A commit that is being written. It ends also where nobody waits for it any more.
+    commit: Option<JoinHandle<Result<(), LogError>>>,
     buffer: Vec<u8>,
 }
 
 impl LocalPublisher {
     pub fn new(log: Log, prefix: impl Into<String>) -> Self {
         let transaction = log.begin();
-        Self { log, prefix: prefix.into(), topics: Vec::new(), by_name: HashMap::new(), system: None, transaction, buffer: Vec::new() }
+        Self { log, prefix: prefix.into(), topics: Vec::new(), by_name: HashMap::new(), system: None, transaction, commit: None, buffer: Vec::new() }
     }
 
     fn system(&self) -> Result<&System, CaptureError> {
@@ -60,12 +63,23 @@ impl LocalPublisher {
         put_progress(&mut self.buffer, schema, progress);
         self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
         let transaction = std::mem::replace(&mut self.transaction, self.log.begin());
-        blocking(move || transaction.commit()).await
+        self.commit = Some(tokio::task::spawn_blocking(move || transaction.commit()));
+        self.settle().await
+    }
+
+    /// Waits until the commit that is being written has ended.
+    async fn settle(&mut self) -> Result<(), CaptureError> {
+        let Some(commit) = &mut self.commit else { return Ok(()) };
+        let ended = commit.await;
+        self.commit = None;
+        joined(ended)
     }
 }
 
 impl Publisher for LocalPublisher {
     async fn start(&mut self) -> Result<Option<Progress>, CaptureError> {
+        // What became of it stands in the log.
+        let _ended = self.settle().await;
         self.transaction = self.log.begin();
         let (log, prefix) = (self.log.clone(), self.prefix.clone());
         let (system, last) = blocking(move || {
@@ -76,7 +90,7 @@ impl Publisher for LocalPublisher {
                 event_schema: log.register(&names::value_subject(&names::versions(&prefix)), &event_schema())?,
                 progress_schema: log.register(&names::value_subject(&names::progress(&prefix)), &progress_schema())?,
             };
-            let last = last(&log, &system.progress)?;
+            let last = log.newest(&system.progress, 0)?;
             Ok((system, last))
         })
         .await?;
@@ -166,14 +180,12 @@ fn all(log: &Log, topic: &Topic, from: Offset) -> Result<Vec<(Offset, Vec<u8>)>,
     }
 }
 
-/// The newest record of a topic that keeps only that.
-fn last(log: &Log, topic: &Topic) -> Result<Option<Vec<u8>>, LogError> {
-    let from = log.starts(topic).first().copied().unwrap_or(0);
-    Ok(all(log, topic, from)?.pop().map(|(_, record)| record))
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, LogError> + Send + 'static) -> Result<T, CaptureError> {
+    joined(tokio::task::spawn_blocking(work).await)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, LogError> + Send + 'static) -> Result<T, CaptureError> {
-    match tokio::task::spawn_blocking(work).await {
+fn joined<T>(ended: Result<Result<T, LogError>, JoinError>) -> Result<T, CaptureError> {
+    match ended {
         Ok(result) => result.map_err(failed),
         Err(e) => Err(CaptureError::Transport(format!("the local log's thread ended: {e}"))),
     }
