@@ -1,9 +1,14 @@
 //! The one binary: every command of a pipeline.
 
+mod admin;
 mod cli;
 mod command;
+mod desk;
 mod exit;
+mod observe;
 mod output;
+mod preflight;
+mod process;
 
 use std::process::ExitCode;
 

@@ -139,6 +139,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                     }
                 },
                 CommandStep::Pin => pins.push(table),
+                CommandStep::Later => return Ok(()),
                 CommandStep::Taken | CommandStep::PassOver => {}
             }
         }

@@ -1,12 +1,27 @@
-//! `instar check FILE`: everything that is wrong, with remedies.
+//! `instar check FILE`: everything that is wrong, with its remedy.
+
+use serde_json::json;
 
 use super::load;
 use crate::{
     cli::Check,
     exit::{Exit, Failure},
+    output, preflight,
 };
 
 pub async fn run(args: Check) -> Result<Exit, Failure> {
-    load(&args.file)?;
-    Err(Failure::not_built("instar check"))
+    let pipeline = load(&args.file)?;
+    let problems = preflight::problems(&pipeline).await;
+    let fatal = problems.iter().filter(|p| p.fatal).count();
+    if args.output.json {
+        let list: Vec<_> = problems.iter().map(|p| json!({ "fatal": p.fatal, "what": p.what, "remedy": p.remedy })).collect();
+        output::print_json(&json!({ "pipeline": pipeline.name, "problems": list }))?;
+    } else {
+        for problem in &problems {
+            output::print(&preflight::line(problem))?;
+        }
+        let verdict = if fatal == 0 { "ready to run".to_owned() } else { format!("{fatal} problem(s) to mend") };
+        output::print(&format!("{}: {verdict}", pipeline.name))?;
+    }
+    Ok(if fatal == 0 { Exit::Fine } else { Exit::Error })
 }

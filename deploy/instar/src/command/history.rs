@@ -1,12 +1,32 @@
-//! `instar history FILE`: every schema change and its outcomes.
+//! `instar history FILE`: every schema change in source order, with its outcome on each sink.
 
-use super::{load, optional_table};
+use std::sync::Arc;
+
+use runtime::control::Request;
+use schemas::table::TableId;
+use serde_json::json;
+use sink::status::history::history_text;
+
+use super::load;
 use crate::{
     cli::History,
+    desk,
     exit::{Exit, Failure},
+    output,
 };
 
 pub async fn run(args: History) -> Result<Exit, Failure> {
-    optional_table(&load(&args.file)?, args.table.as_deref())?;
-    Err(Failure::not_built("instar history"))
+    let pipeline = Arc::new(load(&args.file)?);
+    // A table that was taken out of the configuration has a history all the same.
+    let table = args.table.as_deref().map(|name| super::table(&pipeline, name).unwrap_or_else(|_| named(name, pipeline.source.url.database.as_deref())));
+    let history = desk::ask(&pipeline, Request::new("history", json!({ "table": table })), false).await?;
+    if args.output.json { output::print_json(&history)? } else { output::print(&history_text(&history))? }
+    Ok(Exit::Fine)
+}
+
+fn named(name: &str, database: Option<&str>) -> TableId {
+    match name.split_once('.') {
+        Some((namespace, table)) => TableId::new(namespace, table),
+        None => TableId::new(database.unwrap_or_default(), name),
+    }
 }

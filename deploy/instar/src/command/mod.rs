@@ -16,12 +16,21 @@ mod status;
 mod verify;
 mod wait;
 
-use runtime::config::{Pipeline, Sink};
+use std::sync::Arc;
+
+use runtime::{
+    config::{Pipeline, Sink},
+    control::Request,
+};
 use schemas::table::TableId;
+use serde_json::json;
+use ::source::capture::Command as CaptureCommand;
 
 use crate::{
-    cli::{Admin, Command, File},
+    cli::{Admin, Command, File, Output},
+    desk,
     exit::{Exit, Failure},
+    output,
 };
 
 pub async fn run(command: Command) -> Result<Exit, Failure> {
@@ -80,4 +89,16 @@ fn named_sink<'p>(pipeline: &'p Pipeline, name: &str) -> Result<&'p Sink, Failur
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
         Failure::usage(format!("{name} is not among the sinks of {}; {known}", pipeline.file.display()))
     })
+}
+
+/// Puts a command where the source reads it, now or when it runs again.
+async fn tell_source(pipeline: Pipeline, command: &CaptureCommand, what: &str, output: Output) -> Result<Exit, Failure> {
+    let arguments = serde_json::to_value(command).map_err(|e| Failure::error(e.to_string()))?;
+    let answer = desk::ask(&Arc::new(pipeline), Request::new("source", arguments), true).await?;
+    if output.json {
+        output::print_json(&json!({ "command": what, "offset": answer["offset"] }))?;
+    } else {
+        output::print(&format!("{what}: asked for; the source takes it where it stands"))?;
+    }
+    Ok(Exit::Fine)
 }

@@ -1,12 +1,13 @@
-//! `instar pause FILE`.
+//! `instar pause FILE`: capture rests; what is published is still applied.
 
-use super::load;
+use source::capture::Command;
+
+use super::{load, tell_source};
 use crate::{
     cli::Pause,
     exit::{Exit, Failure},
 };
 
 pub async fn run(args: Pause) -> Result<Exit, Failure> {
-    load(&args.file)?;
-    Err(Failure::not_built("instar pause"))
+    tell_source(load(&args.file)?, &Command::Pause, "pause", args.output).await
 }

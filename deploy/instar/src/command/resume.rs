@@ -1,12 +1,13 @@
-//! `instar resume FILE`.
+//! `instar resume FILE`: capture goes on.
 
-use super::load;
+use source::capture::Command;
+
+use super::{load, tell_source};
 use crate::{
     cli::Resume,
     exit::{Exit, Failure},
 };
 
 pub async fn run(args: Resume) -> Result<Exit, Failure> {
-    load(&args.file)?;
-    Err(Failure::not_built("instar resume"))
+    tell_source(load(&args.file)?, &Command::Resume, "resume", args.output).await
 }

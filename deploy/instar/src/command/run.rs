@@ -4,9 +4,9 @@ use super::load_process;
 use crate::{
     cli::Run,
     exit::{Exit, Failure},
+    process,
 };
 
 pub async fn run(args: Run) -> Result<Exit, Failure> {
-    load_process(&args.file, args.admin)?;
-    Err(Failure::not_built("instar run"))
+    process::run(load_process(&args.file, args.admin)?).await
 }

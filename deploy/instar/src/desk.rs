@@ -1,0 +1,215 @@
+//! Carries out commands: in the process that runs, or in the command itself where none does.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use runtime::{
+    config::{Pipeline, Transport},
+    control::{self, Access, Reached, Refusal, Request},
+    log::{Keep, Log, LogError, LogOptions},
+};
+use schemas::{event::SourceState, table::TableId, wire::names};
+use serde_json::{Value as Json, json};
+use sink::{
+    error::SinkError,
+    status::wait::{Goal, Standing, Until, standing},
+};
+use source::{capture::Command, engine::Position as _, mysql::position::Position};
+
+use crate::{
+    exit::{Exit, Failure},
+    observe::{Live, Observer, Reading},
+};
+
+/// How often a waiting command looks again where nothing tells it to.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A pipeline's commands, over its log.
+pub struct Desk {
+    pipeline: Arc<Pipeline>,
+    log: Option<Log>,
+    live: Option<Arc<dyn Live>>,
+}
+
+impl Desk {
+    pub fn new(pipeline: Arc<Pipeline>, log: Option<Log>, live: Option<Arc<dyn Live>>) -> Self {
+        Self { pipeline, log, live }
+    }
+
+    pub async fn handle(&self, request: Request) -> Result<Json, Refusal> {
+        let arguments = request.arguments;
+        match request.command.as_str() {
+            "status" => self.observer()?.status().await.map_err(refusal),
+            "history" => {
+                let table: Option<TableId> = serde_json::from_value(arguments["table"].clone()).map_err(malformed)?;
+                self.observer()?.history(table.as_ref()).await.map_err(refusal)
+            }
+            "wait" => self.wait(&serde_json::from_value(arguments).map_err(malformed)?).await,
+            "source" => {
+                let command: Command = serde_json::from_value(arguments).map_err(malformed)?;
+                self.send(&command).await
+            }
+            other => Err(Refusal { message: format!("the process that runs does not know the command {other}: it is of another version"), code: 1 }),
+        }
+    }
+
+    fn observer(&self) -> Result<Observer, Refusal> {
+        Observer::new(self.pipeline.clone(), self.log.clone(), self.live.clone()).map_err(refusal)
+    }
+
+    /// Appends an operator's command to the topic that the source reads.
+    async fn send(&self, command: &Command) -> Result<Json, Refusal> {
+        let Some(log) = self.log.clone() else {
+            return Err(Refusal { message: "no process of this pipeline has run yet: there is nothing to tell it".into(), code: 1 });
+        };
+        let (name, record) = (names::commands(&self.pipeline.topics.prefix), command.to_record());
+        let offset = tokio::task::spawn_blocking(move || {
+            let topic = log.topic(&name, Some(1), Keep::Forever)?;
+            let mut transaction = log.begin();
+            transaction.append(&topic, 0, None, &record)?;
+            transaction.commit()?;
+            Ok::<_, LogError>(log.ends(&topic).first().copied())
+        });
+        match offset.await {
+            Ok(Ok(offset)) => Ok(json!({ "offset": offset })),
+            Ok(Err(error)) => Err(Refusal { message: error.to_string(), code: 1 }),
+            Err(error) => Err(Refusal { message: error.to_string(), code: 1 }),
+        }
+    }
+
+    async fn wait(&self, wanted: &Wanted) -> Result<Json, Refusal> {
+        let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
+        let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
+        let observer = self.observer()?;
+        let mut changed = observer.changed();
+        let commands = self.commands();
+        let mut goal = None;
+        loop {
+            let reading = observer.read().await.map_err(refusal)?;
+            let answer = answer(&reading, &end, commands, &mut goal);
+            let over = Instant::now() >= deadline || self.live.is_none();
+            match answer.exit(wanted.until()) {
+                Some(code) => return Ok(json!({ "code": code, "message": answer.message(), "over": true })),
+                None if over => {
+                    return Ok(json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline }));
+                }
+                None => {}
+            }
+            match &mut changed {
+                Some(changed) => drop(tokio::time::timeout(LOOK, changed.changed()).await),
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// The end of the commands topic now: what stands below was asked for before.
+    fn commands(&self) -> u64 {
+        let ends = self.log.as_ref().and_then(|log| Some(log.ends(&log.find(&names::commands(&self.pipeline.topics.prefix))?)));
+        ends.and_then(|ends| ends.first().copied()).unwrap_or_default()
+    }
+}
+
+/// What `wait` waits for.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Wanted {
+    /// The source's end when the command began.
+    pub end: String,
+    pub settled: bool,
+    pub timeout_ms: u64,
+}
+
+impl Wanted {
+    fn until(&self) -> Until {
+        if self.settled { Until::Settled } else { Until::CaughtUp }
+    }
+}
+
+/// Where the whole pipeline stands against the source's end.
+fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
+    let Some(progress) = &reading.topics.progress else { return Standing::Behind("the source has published nothing yet".into()) };
+    let stopped = progress.state == SourceState::Stopped && progress.command >= commands;
+    let reached = Position::parse(&progress.position).is_ok_and(|at| at.reached(end));
+    let copying = progress.tables.values().any(|t| !t.retired && (t.copy.is_some() || t.begin.is_some()));
+    if goal.is_none() && reached && progress.command >= commands && !copying {
+        *goal = Some(Goal::new(&reading.topics.events, &reading.topics.ends));
+    }
+    let now = Goal::new(&reading.topics.events, &reading.topics.ends);
+    let against = match (&goal, stopped) {
+        (Some(goal), _) => goal,
+        // What a source that stands has published can still arrive.
+        (None, true) => &now,
+        (None, false) => return Standing::Behind(behind(progress, copying, reached)),
+    };
+    let sinks = reading.sinks.iter().map(|(name, sink)| standing(name, sink, &reading.topics.events, against));
+    let worst = sinks.max().unwrap_or(Standing::CaughtUp);
+    match worst {
+        Standing::Behind(_) => worst,
+        _ if stopped && goal.is_none() => Standing::Stopped(format!("the source is stopped. {}", progress.message)),
+        other => other,
+    }
+}
+
+fn behind(progress: &schemas::event::Progress, copying: bool, reached: bool) -> String {
+    match (copying, reached) {
+        _ if progress.state == SourceState::Paused => "the source is paused".into(),
+        (true, _) => "tables are being copied".into(),
+        (false, true) => "a command waits to be read".into(),
+        (false, false) => format!("the source stands at {}, the end of its log is further on", progress.position),
+    }
+}
+
+fn refusal(error: SinkError) -> Refusal {
+    Refusal { message: error.to_string(), code: 1 }
+}
+
+fn malformed(error: serde_json::Error) -> Refusal {
+    Refusal { message: format!("a command's arguments: {error}"), code: 1 }
+}
+
+/// Where the local log of a pipeline is, and how it is opened.
+pub fn local(pipeline: &Pipeline) -> (std::path::PathBuf, LogOptions) {
+    match &pipeline.topics.transport {
+        Transport::Local(local) => (local.path.clone(), LogOptions { partitions: local.partitions, retention: local.retention }),
+    }
+}
+
+/// Has a command carried out by the process that runs, or here.
+pub async fn ask(pipeline: &Arc<Pipeline>, request: Request, write: bool) -> Result<Json, Failure> {
+    let (directory, options) = local(pipeline);
+    let access = if write { Access::Write(options) } else { Access::Read };
+    let log = match control::reach(&directory, access).await {
+        Ok(Reached::Process(mut client)) => return Ok(client.call(&request).await?),
+        Ok(Reached::Log(log)) => Some(log),
+        Err(LogError::Absent(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Desk::new(pipeline.clone(), log, None).handle(request).await?)
+}
+
+/// Waits, across processes that end and begin meanwhile.
+pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit, String), Failure> {
+    let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        wanted.timeout_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let request = Request::new("wait", serde_json::to_value(&wanted).map_err(|e| Failure::error(e.to_string()))?);
+        match ask(pipeline, request, false).await {
+            Ok(answer) if answer["over"] == true || left.is_zero() => {
+                let exit = match answer["code"].as_u64() {
+                    Some(0) => Exit::Fine,
+                    Some(3) => Exit::Stopped,
+                    Some(4) => Exit::Held,
+                    _ => Exit::TimedOut,
+                };
+                return Ok((exit, answer["message"].as_str().unwrap_or_default().to_owned()));
+            }
+            // No process runs, or it ended while it was asked: look again.
+            Ok(_) => {}
+            Err(failure) if left.is_zero() || failure.exit != Exit::Error => return Err(failure),
+            Err(_) => {}
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

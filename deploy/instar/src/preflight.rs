@@ -1,0 +1,140 @@
+//! What is wrong before anything runs: the source, the tables, the targets. All of it at once.
+
+use std::collections::BTreeSet;
+
+use runtime::{
+    config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
+    log::Log,
+};
+use schemas::{
+    capability,
+    plan::target_table,
+    table::Table,
+    wire::names,
+};
+use sink::{
+    postgres::{
+        PostgresTarget,
+        check::{self, Wanted},
+    },
+    target::Target,
+};
+use source::{
+    engine::{Engine, Problem},
+    mysql::MySql,
+};
+
+use crate::exit::Failure;
+
+/// Everything that is wrong with this pipeline, from `source:` to the last sink.
+pub async fn problems(pipeline: &Pipeline) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let tables = source(pipeline, &mut found).await;
+    for sink in pipeline.sinks.values() {
+        target(pipeline, sink, &tables, &mut found).await;
+    }
+    let mut seen = BTreeSet::new();
+    found.retain(|p| seen.insert((p.what.clone(), p.remedy.clone())));
+    found
+}
+
+/// The source's problems; returns the shapes of the tables that could be read.
+async fn source(pipeline: &Pipeline, found: &mut Vec<Problem>) -> Vec<Table> {
+    let engine = match pipeline.source.engine {
+        SourceEngine::MySql => MySql::new(&pipeline.source),
+    };
+    let mut engine = match engine {
+        Ok(engine) => engine,
+        Err(error) => {
+            found.push(fatal(format!("source: {error}"), ""));
+            return Vec::new();
+        }
+    };
+    match engine.preflight().await {
+        Ok(problems) => {
+            let keyless_is_allowed = |p: &Problem| p.what.contains("has no row key") && every_sink_takes_keyless(pipeline, &p.what);
+            found.extend(problems.into_iter().filter(|p| !keyless_is_allowed(p)));
+        }
+        Err(error) => {
+            found.push(fatal(format!("source: {error}"), ""));
+            return Vec::new();
+        }
+    }
+    let mut shapes = Vec::new();
+    for table in &pipeline.source.tables {
+        // What cannot be read was reported above.
+        if let Ok((_, mut read)) = engine.pinned(std::slice::from_ref(&table.table)).await {
+            shapes.append(&mut read);
+        }
+    }
+    shapes
+}
+
+fn every_sink_takes_keyless(pipeline: &Pipeline, what: &str) -> bool {
+    let table = pipeline.source.tables.iter().map(|t| &t.table).find(|id| what.contains(&id.to_string()));
+    table.is_some_and(|id| pipeline.sinks.values().all(|s| s.table(id).keyless != Keyless::Refuse))
+}
+
+async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[Table], found: &mut Vec<Problem>) {
+    let name = &sink.name;
+    let postgres = match sink.target {
+        TargetEngine::Postgres => PostgresTarget::new(&pipeline.name, sink),
+    };
+    let postgres = match postgres {
+        Ok(target) => target,
+        Err(error) => {
+            found.push(fatal(format!("sink {name}, target: {error}"), ""));
+            return;
+        }
+    };
+    let mut wanted = Vec::new();
+    for table in tables {
+        if table.row_key().is_none() && sink.table(&table.id).keyless == Keyless::Refuse {
+            continue;
+        }
+        let target = postgres.view(&table.id).map_err(|e| vec![e.to_string()]).and_then(|view| {
+            target_table(table, &view, &capability::POSTGRES).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        });
+        match target {
+            Ok(target) => wanted.push(Wanted { id: table.id.clone(), target, lanes: lanes(pipeline, table) }),
+            Err(errors) => found.extend(errors.into_iter().map(|e| fatal(format!("sink {name}: {e}"), ""))),
+        }
+    }
+    match check::problems(&postgres, &wanted).await {
+        Ok(problems) => found.extend(problems.into_iter().map(|p| fatal(format!("sink {name}: {p}"), ""))),
+        Err(error) => found.push(fatal(format!("sink {name}, target: {error}"), "")),
+    }
+}
+
+fn lanes(pipeline: &Pipeline, table: &Table) -> u32 {
+    match &pipeline.topics.transport {
+        Transport::Local(local) if table.spreads() => local.partitions,
+        Transport::Local(_) => 1,
+    }
+}
+
+fn fatal(what: String, remedy: &str) -> Problem {
+    Problem { fatal: true, what, remedy: remedy.into() }
+}
+
+/// A problem as it is printed.
+pub fn line(problem: &Problem) -> String {
+    let weight = if problem.fatal { "error" } else { "warning" };
+    if problem.remedy.is_empty() { format!("{weight}: {}", problem.what) } else { format!("{weight}: {}\n  {}", problem.what, problem.remedy) }
+}
+
+/// A pipeline that has never run begins only where nothing is wrong. One that has run goes on: what is wrong meanwhile shows where
+/// it stands, and a server that is down is waited for.
+pub async fn before_run(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
+    let progress = names::progress(&pipeline.topics.prefix);
+    let begun = log.find(&progress).is_some_and(|topic| log.ends(&topic).iter().any(|end| *end > 0));
+    if begun {
+        return Ok(());
+    }
+    let problems = problems(pipeline).await;
+    for problem in problems.iter().filter(|p| !p.fatal) {
+        tracing::warn!("{}", line(problem));
+    }
+    let fatal: Vec<String> = problems.iter().filter(|p| p.fatal).map(line).collect();
+    if fatal.is_empty() { Ok(()) } else { Err(Failure::error(fatal.join("\n"))) }
+}

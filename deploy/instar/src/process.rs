@@ -1,0 +1,263 @@
+//! One process with the source and all sinks: `instar run`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use runtime::{
+    config::{OnStop, Pipeline, Retry, SourceEngine, TargetEngine},
+    control,
+    log::Log,
+    shutdown::Shutdown,
+};
+use sink::{
+    consumer::local::LocalConsumer,
+    error::SinkError,
+    postgres::PostgresTarget,
+    process::{Ended as SinkEnded, SinkProcess},
+    shared::Shared,
+    status::{
+        Liveness,
+        wait::{Goal, Standing, standing},
+    },
+};
+use source::{
+    capture::{self, CommitBounds, Ended as SourceEnded, Reporter, Settings, SourceStatus, State},
+    error::CaptureError,
+    mysql::MySql,
+    publisher::local::LocalPublisher,
+};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    desk::{Desk, local},
+    exit::{Exit, Failure},
+    observe::{Live, Observer},
+    preflight,
+};
+
+/// How soon after its last chance a pipeline that cannot go on ends.
+const SETTLE: Duration = Duration::from_millis(200);
+/// What a process has to end once it is asked to.
+const GRACE: Duration = Duration::from_secs(9);
+
+/// What the parts are doing.
+struct Parts {
+    source: watch::Receiver<SourceStatus>,
+    sinks: BTreeMap<String, Arc<Shared>>,
+    /// Parts that have ended, with the reason.
+    ended: Mutex<BTreeMap<String, String>>,
+}
+
+const SOURCE: &str = "source";
+
+impl Parts {
+    fn end(&self, part: &str, reason: &str) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(part.to_owned(), reason.to_owned());
+    }
+
+    fn ended(&self, part: &str) -> Option<String> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(part).cloned()
+    }
+}
+
+impl Live for Parts {
+    fn source(&self) -> Liveness {
+        if let Some(reason) = self.ended(SOURCE) {
+            return if reason.is_empty() { Liveness::Down } else { Liveness::Stopped(reason) };
+        }
+        let status = self.source.borrow();
+        match status.state {
+            State::Starting | State::Running => Liveness::Running,
+            State::Retrying => Liveness::Retrying(status.message.clone()),
+            State::Paused => Liveness::Paused,
+            State::Stopped => Liveness::Stopped(status.message.clone()),
+            State::Down => Liveness::Down,
+        }
+    }
+
+    fn sink(&self, name: &str) -> Liveness {
+        match (self.ended(name), self.sinks.get(name)) {
+            (Some(reason), _) => Liveness::Stopped(reason),
+            (None, Some(shared)) => shared.state().borrow().clone(),
+            (None, None) => Liveness::Down,
+        }
+    }
+}
+
+/// What became of a part.
+enum Part {
+    Source(Result<SourceEnded, CaptureError>),
+    Sink(String, Result<SinkEnded, SinkError>),
+}
+
+/// Runs until a signal, an error that does not go away, or a stop at which nothing can go on.
+pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
+    let (_handle, shutdown) = Shutdown::on_signals().map_err(|e| Failure::error(format!("signals: {e}")))?;
+    let pipeline = Arc::new(pipeline);
+    let (directory, options) = local(&pipeline);
+    let log = tokio::task::spawn_blocking(move || Log::open(directory, options)).await.map_err(|e| Failure::error(e.to_string()))??;
+    preflight::before_run(&pipeline, &log).await?;
+
+    let metrics = runtime::telemetry::init().map_err(|e| Failure::error(e.to_string()))?;
+    let (end, ended) = Shutdown::new();
+    let (end_source, source_ended) = watch::channel(false);
+    let mut parts = JoinSet::new();
+    let (reporter, source_status) = Reporter::new();
+    spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
+    let mut sinks = BTreeMap::new();
+    for name in pipeline.sinks.keys() {
+        sinks.insert(name.clone(), spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?);
+    }
+    let live = Arc::new(Parts { source: source_status, sinks, ended: Mutex::default() });
+    let desk = Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone()));
+    let desk = Arc::new(desk);
+    let serving = {
+        let desk = desk.clone();
+        control::serve(&log, move |request| {
+            let desk = desk.clone();
+            async move { desk.handle(request).await }
+        })
+    };
+    let _serving = serving.map_err(|e| Failure::error(format!("{}: the socket for commands: {e}", log.directory().display())))?;
+    let _admin = crate::admin::serve(&pipeline, desk, live.clone(), metrics).await?;
+
+    let result = supervise(&pipeline, &log, &live, &mut parts, &shutdown).await;
+    end.request();
+    end_source.send_replace(true);
+    drain(&mut parts).await;
+    result
+}
+
+fn spawn_source(
+    parts: &mut JoinSet<Part>,
+    pipeline: &Arc<Pipeline>,
+    log: &Log,
+    reporter: Reporter,
+    ended: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let settings = settings(pipeline);
+    let mut publisher = LocalPublisher::new(log.clone(), &pipeline.topics.prefix);
+    match pipeline.source.engine {
+        SourceEngine::MySql => {
+            let mut engine = MySql::new(&pipeline.source).map_err(|e| Failure::error(e.to_string()))?;
+            parts.spawn(async move { Part::Source(capture::run(&mut engine, &mut publisher, &settings, &reporter, ended).await) });
+        }
+    }
+    Ok(())
+}
+
+/// The source waits where it stands: whether the process ends is decided here, with the sinks in view.
+fn settings(pipeline: &Pipeline) -> Settings {
+    let url = &pipeline.source.url;
+    let port = url.port.map_or_else(String::new, |port| format!(":{port}"));
+    Settings {
+        pipeline: pipeline.name.clone(),
+        prefix: pipeline.topics.prefix.clone(),
+        server: format!("{}://{}{port}", url.scheme, url.host),
+        tables: pipeline.source.tables.clone(),
+        snapshot: pipeline.source.snapshot.clone(),
+        truncate: pipeline.topics.truncate,
+        on_stop: OnStop::Wait,
+        retry: Retry { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
+        commit: CommitBounds::default(),
+        poll: Duration::from_millis(100),
+    }
+}
+
+fn spawn_sink(
+    parts: &mut JoinSet<Part>,
+    pipeline: &Arc<Pipeline>,
+    name: &str,
+    log: &Log,
+    ended: Shutdown,
+) -> Result<Arc<Shared>, Failure> {
+    let mut sink = pipeline.sinks[name].clone();
+    sink.on_stop = OnStop::Wait;
+    let failed = |e: SinkError| Failure::error(format!("sink {name}: {e}"));
+    let consumer = LocalConsumer::new(log.clone(), &pipeline.topics.prefix, name).map_err(failed)?;
+    let process = match sink.target {
+        TargetEngine::Postgres => SinkProcess::new(sink.clone(), PostgresTarget::new(&pipeline.name, &sink).map_err(failed)?, consumer),
+    };
+    let (shared, name) = (process.shared(), name.to_owned());
+    parts.spawn(async move {
+        let result = process.run(ended).await;
+        Part::Sink(name, result)
+    });
+    Ok(shared)
+}
+
+/// Looks after the parts until the process is to end.
+async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts: &mut JoinSet<Part>, shutdown: &Shutdown) -> Result<Exit, Failure> {
+    let mut copied = false;
+    loop {
+        tokio::select! {
+            () = shutdown.wait() => return Ok(Exit::Fine),
+            part = parts.join_next() => match part {
+                Some(Ok(part)) => copied |= note(part, live)?,
+                Some(Err(error)) => return Err(Failure::error(format!("a part of the process broke: {error}"))),
+                None => return Ok(Exit::Stopped),
+            },
+            () = tokio::time::sleep(SETTLE) => {}
+        }
+        let source_stands = matches!(live.source(), Liveness::Stopped(_));
+        if !copied && !source_stands {
+            continue;
+        }
+        match furthest(pipeline, log, live).await {
+            Some(Standing::CaughtUp) if copied => return Ok(Exit::Fine),
+            Some(_) if pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) => {
+                // A command that came meanwhile is looked at first.
+                if copied || matches!(live.source(), Liveness::Stopped(_)) {
+                    tracing::error!("stopped: needs operator; see instar status");
+                    return Ok(Exit::Stopped);
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// Takes down how a part ended; whether it was a source with nothing left to copy.
+fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
+    match part {
+        Part::Source(Ok(SourceEnded::Copied)) => {
+            live.end(SOURCE, "");
+            Ok(true)
+        }
+        Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
+        Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
+            live.end(SOURCE, &message);
+            Ok(false)
+        }
+        Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
+        Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
+        Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
+            tracing::error!(sink = name, reason = message, "stopped: needs operator");
+            live.end(&name, &message);
+            Ok(false)
+        }
+        Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),
+    }
+}
+
+/// Where the sinks stand against what is published; None: something is still on its way.
+async fn furthest(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>) -> Option<Standing> {
+    let observer = Observer::new(pipeline.clone(), Some(log.clone()), Some(live.clone())).ok()?;
+    let reading = observer.read().await.ok()?;
+    let goal = Goal::new(&reading.topics.events, &reading.topics.ends);
+    match reading.sinks.iter().map(|(name, sink)| standing(name, sink, &reading.topics.events, &goal)).max().unwrap_or(Standing::CaughtUp) {
+        Standing::Behind(_) => None,
+        standing => Some(standing),
+    }
+}
+
+/// Gives the parts time to commit what is whole.
+async fn drain(parts: &mut JoinSet<Part>) {
+    let all = async { while parts.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, all).await.is_err() {
+        tracing::warn!("some parts did not end in time; what they had not committed is done again by the next process");
+    }
+}
