@@ -16,13 +16,17 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Every column that the target cannot have, by its type or its name.
+/// Every column that the target cannot have, by its type or its name; a table name that it would cut.
 pub fn target_table(source: &Table, view: &View, capabilities: &Capabilities) -> Result<Table, Vec<PlanError>> {
     let table = source.id.to_string();
     let Some(declare) = capabilities.declare else {
         return Err(vec![PlanError::Refused { table, why: format!("target {} has no type table yet", capabilities.target) }]);
     };
     let (mut columns, mut errors) = (Vec::<Column>::new(), Vec::new());
+    let names = [&view.table.namespace, &view.table.name];
+    errors.extend(
+        names.iter().filter_map(|name| capabilities.names.too_long(name)).map(|why| PlanError::Refused { table: table.clone(), why }),
+    );
     for column in source.columns.iter().filter(|c| view.carries(&c.name)) {
         let name = view.name(&column.name);
         let refused = |why: String| PlanError::Name { table: table.clone(), column: column.name.clone(), why };
