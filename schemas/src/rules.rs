@@ -108,6 +108,10 @@ pub fn decide_set(changes: &[SchemaChange], context: &Context<'_>) -> SetDecisio
 /// The changes of a statement, and behind them those that its two shapes show and no clause said: a key that went with a column,
 /// NOT NULL that came with a key. No difference between the shapes is left unjudged.
 pub fn complete(changes: &[SchemaChange], context: &Context<'_>) -> Vec<SchemaChange> {
+    // Where the table itself goes, what stands under its name then is another one.
+    if changes.iter().any(|change| matches!(change, SchemaChange::DropTable | SchemaChange::RenameTable { .. })) {
+        return changes.to_vec();
+    }
     let said: Vec<_> = changes.iter().map(|change| subject(change, context)).collect();
     let shown = diff(context.before, context.after).into_iter().filter(SchemaChange::needs_epoch);
     let unsaid = shown.filter(|change| !said.contains(&subject(change, context)));
@@ -166,7 +170,11 @@ enum Sort {
 
 fn combine(parts: Vec<Decision>, context: &Context<'_>) -> SetDecision {
     let outcome = parts.iter().map(|part| part.outcome).max().unwrap_or(Verdict::NothingToApply);
-    let least = if outcome >= Verdict::Held { Verdict::Held } else { outcome };
+    let least = match outcome {
+        Verdict::Held | Verdict::Stopped => Verdict::Held,
+        Verdict::Kept | Verdict::Applied => Verdict::Kept,
+        Verdict::NothingToApply => Verdict::NothingToApply,
+    };
     let mut told: Vec<&Decision> = parts.iter().filter(|part| part.outcome >= least).collect();
     told.sort_by_key(|part| Reverse(part.outcome));
     let reasons: Vec<&str> = told.iter().map(|part| part.reason.as_str()).collect();

@@ -16,13 +16,17 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Every column that the target cannot have, by its type or its name.
+/// Every column that the target cannot have, by its type or its name; a table name that it would cut.
 pub fn target_table(source: &Table, view: &View, capabilities: &Capabilities) -> Result<Table, Vec<PlanError>> {
     let table = source.id.to_string();
     let Some(declare) = capabilities.declare else {
         return Err(vec![PlanError::Refused { table, why: format!("target {} has no type table yet", capabilities.target) }]);
     };
     let (mut columns, mut errors) = (Vec::<Column>::new(), Vec::new());
+    let names = [&view.table.namespace, &view.table.name];
+    errors.extend(
+        names.iter().filter_map(|name| capabilities.names.too_long(name)).map(|why| PlanError::Refused { table: table.clone(), why }),
+    );
     for column in source.columns.iter().filter(|c| view.carries(&c.name)) {
         let name = view.name(&column.name);
         let refused = |why: String| PlanError::Name { table: table.clone(), column: column.name.clone(), why };
@@ -87,9 +91,11 @@ pub fn held_proposal(changes: &[SchemaChange], context: &Context<'_>) -> Vec<Pro
     let mut lines = Vec::new();
     let key = |table: &Table| table.key_columns().iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
     if complete(changes, context).iter().any(touches_key) {
-        let (before, after) = (key(context.before), key(context.after));
-        let after = if after.is_empty() { "and there is none to make again".to_owned() } else { format!("and made again as ({after})") };
-        lines.push(Proposed::Comment(format!("The key ({before}) of {} must be dropped {after} by hand first.", context.view.table)));
+        let (table, before, after) = (&context.view.table, key(context.before), key(context.after));
+        lines.push(Proposed::Comment(match after.is_empty() {
+            true => format!("The key ({before}) of {table} must be dropped first, by hand; the source has none to make again."),
+            false => format!("The key ({before}) of {table} must be dropped and made again as ({after}) first, by hand."),
+        }));
     }
     let steps = Builder::new(changes, None, context).and_then(|mut builder| builder.build(false).map(|()| builder.steps));
     match steps {
@@ -197,6 +203,7 @@ impl<'a> Builder<'a> {
                 |change: &SchemaChange| matches!(change, SchemaChange::RenameColumn { column: renamed, .. } if renamed.id == column.id);
             let to = self.context.view.name(&column.name);
             if self.makes(this) && self.table.by_id(column.id).is_some_and(|target| target.name != to) {
+                self.allowed(to)?;
                 waiting.push((column.id, to.to_owned()));
             }
         }
@@ -229,6 +236,14 @@ impl<'a> Builder<'a> {
     /// Whether another column has the name.
     fn taken(&self, id: ColumnId, name: &str) -> bool {
         self.table.columns.iter().any(|c| c.id != id && self.same(&c.name, name))
+    }
+
+    /// Refuses a name that the server would cut or not take.
+    fn allowed(&self, name: &str) -> Result<(), PlanError> {
+        match self.context.capabilities.names.refuse(name) {
+            None => Ok(()),
+            Some(why) => Err(PlanError::Name { table: self.context.view.table.to_string(), column: name.to_owned(), why }),
+        }
     }
 
     fn taken_error(&self, name: &str) -> PlanError {
@@ -323,6 +338,7 @@ impl<'a> Builder<'a> {
             if self.taken(column.id, &name) {
                 return Err(self.taken_error(&name));
             }
+            self.allowed(&name)?;
             let target = target_column(&column, &name, self.declare(&column)?);
             let fill = match fill {
                 Fill::Constant(value) | Fill::Implicit(value) if value != Value::Null => Some(value),
