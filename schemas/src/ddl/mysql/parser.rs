@@ -102,12 +102,17 @@ fn unknown(cursor: &Cursor<'_>, why: Fault) -> Parsed {
     let mut rest = Cursor::new(cursor.tokens, cursor.context);
     rest.at = cursor.at.min(cursor.tokens.len());
     while !rest.done() {
-        if rest.eat(&["rename", "as"]) || rest.eat_any(&["table", "to", "rename", "like", "from", "into"]) {
-            // What is no name there is no table either.
-            drop(rest.table());
-        } else {
+        let table = rest.eat_any(&["table", "tables"]);
+        let renamed = !table && rest.is(0, "rename") && !["to", "as"].iter().any(|word| rest.is(1, word));
+        let introduced =
+            table || rest.eat(&["rename", "as"]) || rest.eat_any(&["to", "like", "from", "into"]) || (renamed && rest.eat(&["rename"]));
+        if !introduced {
             rest.at += 1;
+            continue;
         }
+        let _skipped = rest.eat(&["if", "exists"]) || rest.eat(&["if", "not", "exists"]);
+        // What is no name there is no table either.
+        while rest.table().is_ok() && rest.eat_punct(b',') {}
     }
     tables.extend(rest.tables);
     tables.sort();
@@ -278,10 +283,14 @@ fn lowered(cursor: &Cursor<'_>, name: String) -> String {
 }
 
 fn database(cursor: &mut Cursor<'_>) -> Result<Parsed, Fault> {
+    // Without a name the default database is meant; words of options may be names too, where nothing follows them.
     let words = ["character", "charset", "default", "collate", "comment", "encryption", "read", "upgrade"];
-    let named = matches!(cursor.peek(), Some(Kind::Quoted(_)))
-        || (matches!(cursor.peek(), Some(Kind::Word(_)))
-            && !(cursor.any(&words) && !matches!(cursor.ahead(1), None | Some(Kind::Punct(b';')))));
+    let alone = matches!(cursor.ahead(1), None | Some(Kind::Punct(b';')));
+    let named = match cursor.peek() {
+        Some(Kind::Quoted(_)) => true,
+        Some(Kind::Word(_)) => alone || !cursor.any(&words),
+        Some(Kind::Text { .. } | Kind::Hex { .. } | Kind::Bits(_) | Kind::Number(_) | Kind::Punct(_)) | None => false,
+    };
     let name = if named { cursor.name()? } else { cursor.context.default_database.clone() };
     let mut collation = None;
     while !cursor.done() && !cursor.is_punct(0, b';') {

@@ -64,6 +64,18 @@ pub(super) fn column(definition: &ColumnDefinition, table_collation: Option<&str
 /// A default in a column's type.
 pub(super) fn default(clause: &DefaultClause, native: &Native, context: &Context) -> Result<Option<Default>, Fault> {
     match clause {
+        // The clock is read with the column's own precision.
+        DefaultClause::Expression(text) if text.starts_with("current_timestamp(") && text.len() <= "current_timestamp(6)".len() => {
+            let precision = match native {
+                Native::DateTime { precision } | Native::Timestamp { precision } => *precision,
+                _ => return Ok(Some(Default::Expression(text.clone()))),
+            };
+            Ok(Some(Default::Expression(if precision == 0 {
+                "current_timestamp()".into()
+            } else {
+                format!("current_timestamp({precision})")
+            })))
+        }
         DefaultClause::Expression(text) => Ok(Some(Default::Expression(text.clone()))),
         DefaultClause::Literal(literal) => evaluate(literal, native, context),
     }

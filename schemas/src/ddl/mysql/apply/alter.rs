@@ -4,15 +4,14 @@ use super::{
     super::{
         Effect,
         context::Context,
-        create::column_key,
         literal::implicit,
         option::engine_replaces_rows,
         resolve,
-        statement::{Alter, CharsetClause, Clause, ColumnDefinition, Constraint, Exchange, Key, KeyKind, Position},
+        statement::{Alter, CharsetClause, Clause, ColumnDefinition, Declared, Exchange, KeyKind, Position},
         token::Fault,
     },
     Known,
-    draft::{add_foreign_index, add_key, has_index, mysql, position_of, same_name, sort_plain, sort_unique, timestamp_defaults},
+    draft::{has_index, mysql, position_of, same_name, timestamp_defaults},
     lookup,
     property::differences,
     resolve as resolve_name,
@@ -70,16 +69,17 @@ fn effective<'a>(before: &Table, clauses: &'a [Clause]) -> Vec<&'a Clause> {
     kept
 }
 
-struct Work<'a> {
-    context: &'a Context,
-    before: &'a Table,
-    after: Table,
+/// A table under the clauses of one ALTER.
+pub(super) struct Work<'a> {
+    pub context: &'a Context,
+    pub before: &'a Table,
+    pub after: Table,
     /// Columns in the order in which clauses name them.
-    touched: Vec<ColumnId>,
+    pub touched: Vec<ColumnId>,
     /// Columns defined by the statement, and whether they say ON UPDATE.
-    stated: Vec<(ColumnId, bool)>,
+    pub stated: Vec<(ColumnId, bool)>,
     /// Changes of the table as a whole, in the order of clauses.
-    changes: Vec<SchemaChange>,
+    pub changes: Vec<SchemaChange>,
 }
 
 impl Work<'_> {
@@ -164,7 +164,7 @@ impl Work<'_> {
             }
         }
         self.after.columns = columns;
-        if clauses.iter().any(|clause| matches!(clause, Clause::Convert(_))) { self.convert() } else { Ok(()) }
+        if clauses.iter().any(|clause| matches!(clause, Clause::Convert(_))) { self.convert(clauses) } else { Ok(()) }
     }
 
     fn touch(&mut self, name: &str) -> Result<(), Fault> {
@@ -186,9 +186,6 @@ impl Work<'_> {
                 Clause::ChangeColumn { from, definition, position, .. } if same_name(from, &old.name) => {
                     column = resolve::column(definition, self.collation().as_deref(), self.context)?;
                     column.id = old.id;
-                    if self.before.primary.as_ref().is_some_and(|key| key.columns.contains(&old.id)) {
-                        column.nullable = false;
-                    }
                     self.stated.push((old.id, definition.on_update_now));
                     waits = position.as_ref().map(|_| at);
                 }
@@ -218,10 +215,14 @@ impl Work<'_> {
     }
 
     /// CONVERT TO: every text column, TEXT made larger where its characters may need more bytes.
-    fn convert(&mut self) -> Result<(), Fault> {
+    fn convert(&mut self, clauses: &[&Clause]) -> Result<(), Fault> {
         let collation = self.after.collation.clone().ok_or("the default character set of the database is not known")?;
         let (collation, name) =
             super::super::charset::collation_name(&collation).ok_or_else(|| format!("the collation {collation} is not known"))?;
+        let stated = |clause: &&Clause| matches!(clause, Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } if definition.charset.binary || matches!(definition.declared, Declared::Text { .. }));
+        if clauses.iter().any(stated) || clauses.iter().any(|clause| matches!(clause, Clause::TableCharset(_))) {
+            return Err("CONVERT TO CHARACTER SET stands beside another character set or a TEXT column of its own".into());
+        }
         if name == "binary" {
             return Err("CONVERT TO CHARACTER SET binary makes other types of all text columns".into());
         }
@@ -249,108 +250,6 @@ impl Work<'_> {
             }
         }
         Ok(())
-    }
-
-    fn keys(&mut self, clauses: &[&Clause]) -> Result<(), Fault> {
-        self.drop_keys(clauses);
-        self.forget_dropped_columns();
-        let mut sorts = false;
-        for clause in clauses {
-            match clause {
-                Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } => {
-                    if let Some(key) = column_key(definition) {
-                        self.add(&key)?;
-                        sorts = true;
-                    }
-                    if definition.check {
-                        self.changes.push(SchemaChange::ChangeConstraint { name: definition.name.clone(), cascades: false });
-                    }
-                }
-                Clause::AddKey { key, .. } => {
-                    self.add(key)?;
-                    sorts = true;
-                }
-                Clause::RenameIndex { from, to, .. } => self.rename_index(from, to),
-                Clause::AddConstraint(constraint) => {
-                    add_foreign_index(&mut self.after, constraint)?;
-                    self.changes.push(constraint_change(constraint));
-                }
-                _ => {}
-            }
-        }
-        // The server sorts anew when it makes keys.
-        if sorts {
-            sort_unique(&mut self.after);
-        }
-        sort_plain(&mut self.after);
-        Ok(())
-    }
-
-    fn add(&mut self, key: &Key) -> Result<(), Fault> {
-        if let Some(name) = key.name.as_ref().filter(|name| has_index(&self.after, name)) {
-            // A foreign key's own index makes way for one of the same name that the user adds.
-            self.after.indexes.retain(|index| !same_name(&index.name, name));
-            if has_index(&self.after, name) {
-                return Err(format!("the index {name} is added where one is known already"));
-            }
-        }
-        let name = add_key(&mut self.after, key)?;
-        if key.kind != KeyKind::Primary {
-            self.changes.push(SchemaChange::ChangeIndex { name });
-        }
-        Ok(())
-    }
-
-    fn drop_keys(&mut self, clauses: &[&Clause]) {
-        for clause in clauses {
-            match clause {
-                Clause::DropPrimaryKey => self.after.primary = None,
-                Clause::DropIndex { name, .. } if same_name(name, "primary") => self.after.primary = None,
-                Clause::DropConstraint { name, any: true } if same_name(name, "primary") => self.after.primary = None,
-                Clause::DropIndex { name, .. } => {
-                    self.after.unique.retain(|index| !same_name(&index.name, name));
-                    self.after.indexes.retain(|index| !same_name(&index.name, name));
-                    self.changes.push(SchemaChange::ChangeIndex { name: name.clone() });
-                }
-                Clause::DropConstraint { name, any } => {
-                    let unique = *any && self.after.unique.iter().any(|index| same_name(&index.name, name));
-                    if unique {
-                        self.after.unique.retain(|index| !same_name(&index.name, name));
-                        self.changes.push(SchemaChange::ChangeIndex { name: name.clone() });
-                    } else {
-                        self.changes.push(SchemaChange::ChangeConstraint { name: name.clone(), cascades: false });
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A key loses its dropped columns; one that has none left is gone.
-    fn forget_dropped_columns(&mut self) {
-        let ids: Vec<ColumnId> = self.after.columns.iter().map(|c| c.id).collect();
-        if let Some(key) = &mut self.after.primary {
-            key.columns.retain(|id| ids.contains(id));
-        }
-        self.after.primary = self.after.primary.take().filter(|key| !key.columns.is_empty());
-        for index in &mut self.after.unique {
-            index.columns.retain(|id| ids.contains(id));
-        }
-        self.after.unique.retain(|index| !index.columns.is_empty() || index.partial);
-        for index in &mut self.after.indexes {
-            index.columns.retain(|id| ids.contains(id));
-        }
-        self.after.indexes.retain(|index| !index.columns.is_empty());
-    }
-
-    fn rename_index(&mut self, from: &str, to: &str) {
-        for index in self.after.unique.iter_mut().filter(|index| same_name(&index.name, from)) {
-            to.clone_into(&mut index.name);
-        }
-        for index in self.after.indexes.iter_mut().filter(|index| same_name(&index.name, from)) {
-            to.clone_into(&mut index.name);
-        }
-        self.changes.push(SchemaChange::ChangeIndex { name: from.to_owned() });
     }
 
     /// Clauses that touch neither columns nor keys.
@@ -446,18 +345,6 @@ impl Work<'_> {
         let named: Vec<&ColumnId> = self.touched.iter().filter(|id| old.contains(id)).filter(moved).collect();
         named.into_iter().filter_map(|id| self.before.by_id(*id)).map(|c| SchemaChange::ReorderColumn { column: c.name.clone() }).collect()
     }
-
-    /// A change of what identifies a row, whatever clause caused it.
-    fn key_change(&self) -> Option<SchemaChange> {
-        let (before, after) = (self.before.row_key(), self.after.row_key());
-        let columns = |key: &Option<crate::table::RowKey>| key.as_ref().map(|key| key.columns.clone());
-        if columns(&before) == columns(&after) {
-            let primary = |key: &Option<crate::table::RowKey>| key.as_ref().is_some_and(|key| key.primary);
-            return (primary(&before) != primary(&after)).then(|| SchemaChange::ChangeIndex { name: "PRIMARY".into() });
-        }
-        let names = |table: &Table| table.key_columns().into_iter().map(|c| c.name.clone()).collect();
-        Some(SchemaChange::ChangeKey { before_names: names(self.before), after_names: names(&self.after), before, after })
-    }
 }
 
 /// What becomes of the other tables of partitions' exchanges.
@@ -476,18 +363,6 @@ fn exchanged(clauses: &[&Clause], shape: &Table, known: &Known) -> Vec<Effect> {
         effects.push(Effect { id: with.clone(), shape, renamed_to: None, temporary: false, changes: vec![change] });
     }
     effects
-}
-
-fn constraint_change(constraint: &Constraint) -> SchemaChange {
-    match constraint {
-        Constraint::Check { name } => {
-            SchemaChange::ChangeConstraint { name: name.clone().unwrap_or_else(|| "CHECK".into()), cascades: false }
-        }
-        Constraint::ForeignKey { name, columns, cascades, .. } => SchemaChange::ChangeConstraint {
-            name: name.clone().unwrap_or_else(|| format!("FOREIGN KEY ({})", columns.join(", "))),
-            cascades: *cascades,
-        },
-    }
 }
 
 fn insert(columns: &mut Vec<Column>, column: Column, position: Option<&Position>) -> Result<(), Fault> {

@@ -112,11 +112,16 @@ pub(super) fn add_foreign_index(table: &mut Table, constraint: &Constraint) -> R
     add_key(table, &Key { kind: KeyKind::Plain, name: name.clone().or_else(|| index.clone()), parts }).map(|_| ())
 }
 
-/// The server's order: unique indexes without nullable columns first, whole columns before prefixes. The order of other indexes
-/// means nothing: they are kept by name.
+/// The server's order: unique indexes without nullable columns first, whole columns before prefixes, and those over a whole TEXT or
+/// BLOB last. The order of other indexes means nothing: they are kept by name.
 pub(super) fn sort_unique(table: &mut Table) {
-    let nullable: Vec<ColumnId> = table.columns.iter().filter(|c| c.nullable).map(|c| c.id).collect();
-    table.unique.sort_by_key(|index| (index.columns.is_empty() || index.columns.iter().any(|id| nullable.contains(id)), index.partial));
+    let ids = |wanted: fn(&Column) -> bool| -> Vec<ColumnId> { table.columns.iter().filter(|c| wanted(c)).map(|c| c.id).collect() };
+    let nullable = ids(|column| column.nullable);
+    let long = ids(|column| matches!(column.native, Native::MySql(mysql::Native::Text { .. } | mysql::Native::Blob { .. })));
+    let any = |index: &UniqueIndex, ids: &[ColumnId]| index.columns.iter().any(|id| ids.contains(id));
+    table
+        .unique
+        .sort_by_key(|index| (index.columns.is_empty() || any(index, &nullable), index.partial, !index.partial && any(index, &long)));
 }
 
 pub(super) fn sort_plain(table: &mut Table) {

@@ -3,6 +3,7 @@
 mod alter;
 mod create;
 mod draft;
+mod index;
 mod property;
 
 use std::collections::BTreeMap;
