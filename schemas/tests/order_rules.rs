@@ -145,6 +145,8 @@ fn a_queue_keeps_its_order() {
 fn only_a_change_can_be_approved() {
     let approve = LedgerChange::Approve { table: id("a"), approval: Approval::Keep, by: "me".into() };
     assert_eq!(Ledger::default().apply(&approve), Err(Broken::NotHeld { table: id("a") }));
+    let mut held = ledger(&[hold(1, "a"), approve.clone()]);
+    assert_eq!(held.apply(&approve), Err(Broken::ApprovedAlready { table: id("a") }));
     let mut at_row = ledger(&sink::hold_at_row(&id("a"), 1, "too long"));
     assert_eq!(at_row.apply(&approve), Err(Broken::NotHeld { table: id("a") }));
 }
@@ -256,6 +258,21 @@ fn what_the_target_refuses_stops_or_is_held_again() {
     let job = Job::Approval { epoch: 2, table: id("a") };
     sink::failed(&job, &run(2), "refused", &[]).iter().for_each(|c| state.apply(c).unwrap());
     assert_eq!((state.held.len(), state.approved.len()), (1, 0));
+}
+
+#[test]
+fn an_approval_or_queued_change_is_void_once_a_reload_was_read() {
+    let approve = LedgerChange::Approve { table: id("a"), approval: Approval::Keep, by: "me".into() };
+    let approved = ledger(&[LedgerChange::Decided(1), hold(1, "a"), approve]);
+    let queued = ledger(&[LedgerChange::Decided(1), LedgerChange::Queue { table: id("a"), epoch: 1 }]);
+    let change = event(1, EventKind::Ddl, &["a"], 0);
+    let (before, after) = (events(&[change.clone()]), events(&[change, event(2, EventKind::Reload, &["a"], 0)]));
+    for (state, job) in [(approved, Job::Approval { epoch: 1, table: id("a") }), (queued, Job::Queued { epoch: 1, table: id("a") })] {
+        assert_eq!(work(&state, &before), Some(job.clone()));
+        assert!(next(&state, &before, &job, &Always(Verdict::Run)).is_some());
+        assert_eq!(work(&state, &after), Some(Job::Epoch(2)));
+        assert_eq!(next(&state, &after, &job, &Always(Verdict::Run)), None);
+    }
 }
 
 #[test]
