@@ -113,7 +113,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows. False:
     /// the stream is past that place already (the log is ahead of what a view shows); open another.
     pub fn view_opened(&mut self, table: &TableId, at: P) -> bool {
-        let usable = at == self.state.position || !(self.reached)(&self.state.position, &at);
+        // Within a group, rows behind `position` were passed over already.
+        let here = self.between_groups() && at == self.state.position;
+        let usable = here || !(self.reached)(&self.state.position, &at);
         if usable {
             self.views.insert(table.clone(), at);
         }
