@@ -5,8 +5,8 @@ use schemas::event::Offset;
 
 use super::{
     Keep, LogOptions,
-    block::Header,
-    store::{LaneState, State},
+    segment::{Appender, Location},
+    store::{BlockKey, Entry, LaneState, State},
     transaction::Moves,
 };
 
@@ -17,7 +17,8 @@ const AT_MOST: usize = 256;
 
 /// Removes blocks within a transaction and notes the lanes' new beginnings.
 pub(super) fn expire(
-    blocks: &mut Table<'_, (u32, u32, u64), &[u8]>,
+    index: &mut Table<'_, BlockKey, Entry>,
+    segments: &mut Appender<'_>,
     options: &LogOptions,
     state: &State,
     moves: &mut Moves,
@@ -38,7 +39,7 @@ pub(super) fn expire(
             if at.start >= limit || left == 0 || !at.oldest.is_none_or(old) {
                 continue;
             }
-            let after = expire_lane(blocks, place, at, limit, old, &mut left)?;
+            let after = expire_lane(index, segments, place, at, limit, old, &mut left)?;
             if after != at {
                 moves.insert(place, after);
             }
@@ -53,7 +54,8 @@ fn applied_by_all(state: &State, place: (u32, u32)) -> Option<Offset> {
 }
 
 fn expire_lane(
-    blocks: &mut Table<'_, (u32, u32, u64), &[u8]>,
+    index: &mut Table<'_, BlockKey, Entry>,
+    segments: &mut Appender<'_>,
     (number, lane): (u32, u32),
     mut at: LaneState,
     limit: Offset,
@@ -61,28 +63,18 @@ fn expire_lane(
     left: &mut usize,
 ) -> Result<LaneState, StorageError> {
     loop {
-        let Some((last, header)) = first_block(blocks, number, lane, at.start)? else { return Ok(at) };
-        at.oldest = Some(header.time);
-        if last >= limit || !old(header.time) || *left == 0 {
+        let first = index.range((number, lane, at.start)..=(number, lane, u64::MAX))?.next().transpose()?;
+        let Some((last, (segment, position, length, _, time))) = first.map(|(key, entry)| (key.value().2, entry.value())) else {
+            return Ok(at);
+        };
+        at.oldest = Some(time);
+        if last >= limit || !old(time) || *left == 0 {
             return Ok(at);
         }
-        blocks.remove((number, lane, last))?;
+        index.remove((number, lane, last))?;
+        segments.release(Location { segment, position, length });
         *left -= 1;
         at.start = last + 1;
         at.oldest = None;
     }
-}
-
-/// The last offset and the header of the first block from `start` on.
-fn first_block(
-    blocks: &Table<'_, (u32, u32, u64), &[u8]>,
-    number: u32,
-    lane: u32,
-    start: Offset,
-) -> Result<Option<(Offset, Header)>, StorageError> {
-    let Some(first) = blocks.range((number, lane, start)..=(number, lane, u64::MAX))?.next() else { return Ok(None) };
-    let (key, block) = first?;
-    let (_, _, last) = key.value();
-    let broken = || StorageError::Corrupted(format!("the block at offset {last} of lane {lane} of topic number {number} has no header"));
-    Ok(Some((last, Header::read(block.value()).ok_or_else(broken)?)))
 }

@@ -11,6 +11,7 @@ use std::{
 
 use redb::{
     Builder, Database, DatabaseError, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+    WriteTransaction,
 };
 use schemas::event::Offset;
 use serde::{Deserialize, Serialize};
@@ -18,10 +19,18 @@ use serde::{Deserialize, Serialize};
 use super::{
     Keep, LogError, Topic,
     lock::{self, DirectoryLock},
+    segment::Usage,
 };
 
-/// Blocks by topic number, lane and their last offset: the first at or above an offset is the block that holds it.
-pub(super) const BLOCKS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("blocks");
+/// Topic number, lane and last offset of a block: the first at or above an offset is the block that holds it.
+pub(super) type BlockKey = (u32, u32, u64);
+/// Blocks of topics that are small and stay.
+pub(super) const BLOCKS: TableDefinition<'_, BlockKey, &[u8]> = TableDefinition::new("blocks");
+/// Where blocks of rows are: segment, position, length, first offset, time.
+pub(super) type Entry = (u32, u64, u32, u64, u64);
+pub(super) const INDEX: TableDefinition<'_, BlockKey, Entry> = TableDefinition::new("index");
+/// Length and wanted bytes of each segment.
+pub(super) const SEGMENTS: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("segments");
 /// First and next offset by topic number and lane.
 pub(super) const LANES: TableDefinition<'_, (u32, u32), (u64, u64)> = TableDefinition::new("lanes");
 pub(super) const TOPICS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("topics");
@@ -37,8 +46,8 @@ pub(super) const NEXT_TOPIC: &str = "next_topic";
 const VERSION: u64 = 1;
 
 pub(super) const FILE: &str = "log.redb";
-/// Memory of the store, for reading and for what a transaction has not written yet.
-const CACHE: usize = 12 * 1024 * 1024;
+/// Memory of the store, which holds little: the rows are in segments.
+const CACHE: usize = 4 * 1024 * 1024;
 
 /// A topic as the store keeps it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,6 +74,7 @@ pub(super) struct State {
     pub lanes: BTreeMap<u32, Vec<LaneState>>,
     /// Known sinks, and how far each has applied a lane (topic number, lane).
     pub sinks: BTreeMap<String, BTreeMap<(u32, u32), Offset>>,
+    pub segments: BTreeMap<u32, Usage>,
     /// When retention last looked, in milliseconds since 1970.
     pub looked: u64,
 }
@@ -152,6 +162,8 @@ fn create_tables(database: &Database) -> Result<(), redb::Error> {
     }
     let transaction = database.begin_write()?;
     transaction.open_table(BLOCKS)?;
+    transaction.open_table(INDEX)?;
+    transaction.open_table(SEGMENTS)?;
     transaction.open_table(LANES)?;
     transaction.open_table(TOPICS)?;
     transaction.open_table(SCHEMAS)?;
@@ -194,10 +206,34 @@ pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> 
             *lane = LaneState { start, end, oldest: None };
         }
     }
+    for entry in transaction.open_table(SEGMENTS)?.iter()? {
+        let (segment, usage) = entry?;
+        let (length, live) = usage.value();
+        state.segments.insert(segment.value(), Usage { length, live });
+    }
     for entry in transaction.open_table(SINKS)?.iter()? {
         state.sinks.insert(entry?.0.value().to_owned(), BTreeMap::new());
     }
     Ok(state)
+}
+
+/// Writes what changed in the segments.
+pub(super) fn write_usage(
+    transaction: &WriteTransaction,
+    before: &BTreeMap<u32, Usage>,
+    after: &BTreeMap<u32, Usage>,
+    dead: &[u32],
+) -> Result<(), redb::Error> {
+    let mut segments = transaction.open_table(SEGMENTS)?;
+    for (segment, usage) in after {
+        if before.get(segment) != Some(usage) {
+            segments.insert(segment, (usage.length, usage.live))?;
+        }
+    }
+    for segment in dead {
+        segments.remove(segment)?;
+    }
+    Ok(())
 }
 
 /// What an error of the store means to its user.

@@ -348,6 +348,74 @@ fn a_full_disk_leaves_what_was_committed_and_goes_on_when_there_is_room() {
     assert_eq!(log.ends(&topic), [committed + 100]);
 }
 
+#[test]
+fn a_full_disk_stops_rows_too_and_nothing_of_their_transaction_is_there() {
+    let directory = Directory::new("full-rows");
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    let (rows, events) = (log.topic("rows", Some(2), Keep::Retention).unwrap(), log.topic("events", None, Keep::Forever).unwrap());
+    let write = |n: u8| {
+        let mut transaction = log.begin();
+        for lane in 0..2 {
+            transaction.append(&rows, lane, None, &vec![n; 100_000]).unwrap();
+        }
+        transaction.append(&events, 0, None, &[n]).unwrap();
+        transaction.commit()
+    };
+    write(1).unwrap();
+    // Room for the first lane's block of the next transaction, not for the second's.
+    log.0.segments.room.store(350_000, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = write(2).unwrap_err();
+        assert!(matches!(error, LogError::Full(_)), "{error}");
+        assert_eq!((log.ends(&rows), log.ends(&events)), (vec![1, 1], vec![1]));
+    }
+    log.0.segments.room.store(u64::MAX, Ordering::SeqCst);
+    write(3).unwrap();
+    drop(log);
+    let log = Log::read(&directory.0).unwrap();
+    for lane in 0..2 {
+        assert_eq!(all(&log, &rows, lane, 0), [(0, None, vec![1; 100_000]), (1, None, vec![3; 100_000])]);
+    }
+    assert_eq!(all(&log, &events, 0, 0), [(0, None, vec![1]), (1, None, vec![3])]);
+}
+
+fn segments(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("segment-")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn retention_and_removal_give_the_disk_back() {
+    let directory = Directory::new("segments");
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(60) }).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    let other = log.topic("other", None, Keep::Retention).unwrap();
+    let value = vec![1u8; 1 << 20];
+    for i in 0..200u64 {
+        let mut transaction = log.begin();
+        let topic = if i == 100 { &other } else { &rows };
+        transaction.append(topic, 0, None, &value).unwrap();
+        transaction.commit_at(i * 1000).unwrap();
+    }
+    assert_eq!(segments(&directory.0), ["segment-0000000002", "segment-0000000003"], "two of 64 MB are older than a minute");
+    fs::write(directory.0.join("segment-0000000099"), "of a writer that was killed before its commit").unwrap();
+    drop(log);
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(60) }).unwrap();
+    assert!(!segments(&directory.0).contains(&"segment-0000000099".to_owned()));
+    append_at(&log, &rows, "late", 10_000_000);
+    assert_eq!(log.starts(&rows), [199], "everything old is gone");
+    assert_eq!(log.starts(&other), [1]);
+    append_at(&log, &rows, "later", 10_020_000);
+    assert_eq!(segments(&directory.0), ["segment-0000000003"]);
+    assert_eq!(values(&log, &rows, 0), ["late", "later"]);
+    log.remove(&rows).unwrap();
+    let again = log.topic("rows", None, Keep::Retention).unwrap();
+    append_at(&log, &again, "again", 10_020_001);
+    assert_eq!(values(&log, &again, 0), ["again"]);
+}
+
 /// Writes transactions for ever: transaction `n` puts `n % 97 + 1` records saying `n` into each of three lanes, and `n` into progress.
 /// Prints each `n` that is committed.
 fn write_for_ever(directory: &Path) {
