@@ -48,6 +48,17 @@ impl Builder {
         self.count += 1;
     }
 
+    /// Whether the records of a block go in.
+    pub fn has_room_for(&self, block: &[u8]) -> bool {
+        self.bytes.len() + block.len() <= TARGET
+    }
+
+    /// Adds the records of a block.
+    pub fn extend(&mut self, header: Header, block: &[u8]) {
+        self.bytes.extend_from_slice(&block[HEADER..]);
+        self.count += header.count;
+    }
+
     /// The block, whole.
     pub fn finish(&mut self, time: u64, first: Offset) -> &[u8] {
         self.bytes[..8].copy_from_slice(&time.to_le_bytes());
@@ -92,6 +103,7 @@ pub struct Record<'a> {
 /// What a block's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
+    pub time: u64,
     pub first: Offset,
     pub count: u32,
 }
@@ -100,7 +112,7 @@ impl Header {
     pub fn read(block: &[u8]) -> Option<Self> {
         let number = |range: Range<usize>| Some(u64::from_le_bytes(block.get(range)?.try_into().ok()?));
         let count = u32::from_le_bytes(block.get(16..HEADER)?.try_into().ok()?);
-        Some(Self { first: number(8..16)?, count })
+        Some(Self { time: number(0..8)?, first: number(8..16)?, count })
     }
 }
 
@@ -253,7 +265,7 @@ mod tests {
             builder.push(key.as_deref(), value);
         }
         let block = builder.finish(42, 100).to_vec();
-        assert_eq!(Header::read(&block), Some(Header { first: 100, count: 5 }));
+        assert_eq!(Header::read(&block), Some(Header { time: 42, first: 100, count: 5 }));
         for skip in 0..rows.len() {
             let mut records = Records::default();
             push(&mut records, &block, 100 + skip as u64).unwrap();

@@ -12,6 +12,7 @@ mod lock;
 mod read;
 mod registry;
 mod retention;
+mod rows;
 mod segment;
 mod store;
 #[cfg(test)]
@@ -39,8 +40,9 @@ pub use self::{
     transaction::Transaction,
 };
 use self::{
+    rows::Left,
     segment::{Appender, Location, Segments},
-    store::{BLOCKS, INDEX, LANES, META, NEXT_TOPIC, SINKS, State, Store, StoredTopic, TOPICS},
+    store::{BLOCKS, FRESH, INDEX, LANES, META, NEXT_TOPIC, SINKS, State, Store, StoredTopic, TOPICS},
     transaction::Commit,
 };
 
@@ -261,6 +263,11 @@ impl Log {
             transaction.open_table(LANES)?.retain_in((topic.number, 0)..=(topic.number, u32::MAX), |_, _| false)?;
             let all = (topic.number, 0, 0)..=(topic.number, u32::MAX, u64::MAX);
             transaction.open_table(BLOCKS)?.retain_in(all.clone(), |_, _| false)?;
+            let mut fresh = guard(self.0.state.read()).fresh;
+            transaction.open_table(FRESH)?.retain_in(all.clone(), |_, block| {
+                fresh = fresh.saturating_sub(block.len() as u64);
+                false
+            })?;
             let before = guard(self.0.state.read()).segments.clone();
             let mut segments = Appender::new(&self.0.segments, &before);
             transaction.open_table(INDEX)?.retain_in(all, |_, (segment, position, length, ..)| {
@@ -268,17 +275,18 @@ impl Log {
                 false
             })?;
             let (usage, dead) = segments.finish()?;
-            store::write_usage(&transaction, &before, &usage, &dead)?;
+            let left = Left { usage, dead, fresh };
+            store::write_usage(&transaction, &before, &left)?;
             transaction.commit()?;
-            Ok((usage, dead))
+            Ok(left)
         });
-        let (usage, dead) = removed?;
+        let left = removed?;
         let mut state = guard(self.0.state.write());
         state.topics.remove(&topic.name);
         state.lanes.remove(&topic.number);
-        state.segments = usage;
+        (state.segments, state.fresh) = (left.usage, left.fresh);
         drop(state);
-        self.0.discard(&dead);
+        self.0.discard(&left.dead);
         Ok(())
     }
 
@@ -413,10 +421,10 @@ impl Inner {
             }
         }
         state.looked = commit.looked;
-        state.segments = commit.usage;
+        (state.segments, state.fresh) = (commit.left.usage, commit.left.fresh);
         drop(state);
         self.changed.send_modify(|count| *count += 1);
-        self.discard(&commit.dead);
+        self.discard(&commit.left.dead);
     }
 
     /// Removes the files of segments that no index names any more; what cannot be removed goes when the log is opened again.

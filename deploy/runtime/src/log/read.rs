@@ -2,7 +2,7 @@
 
 use std::io;
 
-use redb::ReadTransaction;
+use redb::{ReadTransaction, TableDefinition};
 use schemas::event::Offset;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     block::{Header, Pushed, Records},
     guard,
     segment::Location,
-    store::{self, BLOCKS, INDEX},
+    store::{self, BLOCKS, BlockKey, FRESH, INDEX},
 };
 
 /// What a read needs to know of its lane.
@@ -40,8 +40,8 @@ impl Log {
         let transaction = self.store()?.begin_read(&self.0.directory)?;
         let read = Lane { log: self, topic, lane, from, max_bytes };
         let records = match topic.keep {
-            Keep::Retention => read.from_segments(&transaction)?,
-            Keep::Forever | Keep::Newest => read.from_store(&transaction)?,
+            Keep::Retention => read.rows(&transaction)?,
+            Keep::Forever | Keep::Newest => read.from_store(&transaction, BLOCKS, Records::at(from))?,
         };
         if records.is_empty() { Err(read.expired(bounds.end)) } else { Ok(records) }
     }
@@ -56,7 +56,8 @@ impl Log {
 }
 
 impl Lane<'_> {
-    fn from_segments(&self, transaction: &ReadTransaction) -> Result<Records, LogError> {
+    /// Rows: the settled blocks, then the fresh ones.
+    fn rows(&self, transaction: &ReadTransaction) -> Result<Records, LogError> {
         let mut records = Records::at(self.from);
         let index = transaction.open_table(INDEX).map_err(|e| self.trouble(e))?;
         for entry in index.range(self.range()).map_err(|e| self.trouble(e))? {
@@ -66,7 +67,7 @@ impl Lane<'_> {
                 return Err(self.expired(first));
             }
             if !self.takes(&records, length as usize) {
-                break;
+                return Ok(records);
             }
             let location = Location { segment, position, length };
             let pushed = records.push(length as usize, self.from, |out| self.log.0.segments.read(location, out));
@@ -84,18 +85,25 @@ impl Lane<'_> {
                 Err(Pushed::Broken(why)) => return Err(self.broken(key.value().2, why)),
             }
         }
-        Ok(records)
+        self.from_store(transaction, FRESH, records)
     }
 
-    fn from_store(&self, transaction: &ReadTransaction) -> Result<Records, LogError> {
-        let mut records = Records::at(self.from);
-        let blocks = transaction.open_table(BLOCKS).map_err(|e| self.trouble(e))?;
+    /// Goes on with blocks that are in the store.
+    fn from_store(
+        &self,
+        transaction: &ReadTransaction,
+        table: TableDefinition<'_, BlockKey, &'static [u8]>,
+        mut records: Records,
+    ) -> Result<Records, LogError> {
+        let blocks = transaction.open_table(table).map_err(|e| self.trouble(e))?;
         for entry in blocks.range(self.range()).map_err(|e| self.trouble(e))? {
             let (key, block) = entry.map_err(|e| self.trouble(e))?;
             let (block, last) = (block.value(), key.value().2);
             let first = Header::read(block).ok_or_else(|| self.broken(last, "its header is cut"))?.first;
-            if self.topic.keep == Keep::Forever && first > records.next() {
-                return Err(self.broken(last, "the block before it is missing"));
+            match self.topic.keep {
+                Keep::Retention if first > records.next() => return Err(self.expired(first)),
+                Keep::Forever if first > records.next() => return Err(self.broken(last, "the block before it is missing")),
+                Keep::Retention | Keep::Forever | Keep::Newest => {}
             }
             if !self.takes(&records, block.len()) {
                 break;
@@ -112,7 +120,7 @@ impl Lane<'_> {
         Ok(records)
     }
 
-    fn range(&self) -> std::ops::RangeInclusive<store::BlockKey> {
+    fn range(&self) -> std::ops::RangeInclusive<BlockKey> {
         (self.topic.number, self.lane, self.from)..=(self.topic.number, self.lane, u64::MAX)
     }
 

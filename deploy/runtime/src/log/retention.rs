@@ -1,12 +1,11 @@
 //! Retention: what is older than it goes, but only what every known sink has applied.
 
-use redb::{ReadableTable, StorageError, Table};
 use schemas::event::Offset;
 
 use super::{
     Keep, LogOptions,
-    segment::{Appender, Location},
-    store::{BlockKey, Entry, LaneState, State},
+    rows::Rows,
+    store::{LaneState, State},
     transaction::Moves,
 };
 
@@ -16,14 +15,7 @@ pub(super) const PAUSE: u64 = 10_000;
 const AT_MOST: usize = 256;
 
 /// Removes blocks within a transaction and notes the lanes' new beginnings.
-pub(super) fn expire(
-    index: &mut Table<'_, BlockKey, Entry>,
-    segments: &mut Appender<'_>,
-    options: &LogOptions,
-    state: &State,
-    moves: &mut Moves,
-    now: u64,
-) -> Result<(), StorageError> {
+pub(super) fn expire(rows: &mut Rows<'_>, options: &LogOptions, state: &State, moves: &mut Moves, now: u64) -> Result<(), redb::Error> {
     let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
     let mut left = AT_MOST;
     for topic in state.topics.values() {
@@ -39,7 +31,7 @@ pub(super) fn expire(
             if at.start >= limit || left == 0 || !at.oldest.is_none_or(old) {
                 continue;
             }
-            let after = expire_lane(index, segments, place, at, limit, old, &mut left)?;
+            let after = expire_lane(rows, place, at, limit, old, &mut left)?;
             if after != at {
                 moves.insert(place, after);
             }
@@ -54,27 +46,22 @@ fn applied_by_all(state: &State, place: (u32, u32)) -> Option<Offset> {
 }
 
 fn expire_lane(
-    index: &mut Table<'_, BlockKey, Entry>,
-    segments: &mut Appender<'_>,
+    rows: &mut Rows<'_>,
     (number, lane): (u32, u32),
     mut at: LaneState,
     limit: Offset,
     old: impl Fn(u64) -> bool,
     left: &mut usize,
-) -> Result<LaneState, StorageError> {
+) -> Result<LaneState, redb::Error> {
     loop {
-        let first = index.range((number, lane, at.start)..=(number, lane, u64::MAX))?.next().transpose()?;
-        let Some((last, (segment, position, length, _, time))) = first.map(|(key, entry)| (key.value().2, entry.value())) else {
-            return Ok(at);
-        };
-        at.oldest = Some(time);
-        if last >= limit || !old(time) || *left == 0 {
+        let Some(first) = rows.first(number, lane, at.start)? else { return Ok(at) };
+        at.oldest = Some(first.time);
+        if first.last >= limit || !old(first.time) || *left == 0 {
             return Ok(at);
         }
-        index.remove((number, lane, last))?;
-        segments.release(Location { segment, position, length });
+        rows.remove(number, lane, first)?;
         *left -= 1;
-        at.start = last + 1;
+        at.start = first.last + 1;
         at.oldest = None;
     }
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Keep, LogError, Topic,
     lock::{self, DirectoryLock},
+    rows::Left,
     segment::Usage,
 };
 
@@ -26,7 +27,9 @@ use super::{
 pub(super) type BlockKey = (u32, u32, u64);
 /// Blocks of topics that are small and stay.
 pub(super) const BLOCKS: TableDefinition<'_, BlockKey, &[u8]> = TableDefinition::new("blocks");
-/// Where blocks of rows are: segment, position, length, first offset, time.
+/// Blocks of rows that are not in a segment yet.
+pub(super) const FRESH: TableDefinition<'_, BlockKey, &[u8]> = TableDefinition::new("fresh");
+/// Where settled blocks of rows are: segment, position, length, first offset, time.
 pub(super) type Entry = (u32, u64, u32, u64, u64);
 pub(super) const INDEX: TableDefinition<'_, BlockKey, Entry> = TableDefinition::new("index");
 /// Length and wanted bytes of each segment.
@@ -75,6 +78,8 @@ pub(super) struct State {
     /// Known sinks, and how far each has applied a lane (topic number, lane).
     pub sinks: BTreeMap<String, BTreeMap<(u32, u32), Offset>>,
     pub segments: BTreeMap<u32, Usage>,
+    /// Bytes of fresh blocks.
+    pub fresh: u64,
     /// When retention last looked, in milliseconds since 1970.
     pub looked: u64,
 }
@@ -162,6 +167,7 @@ fn create_tables(database: &Database) -> Result<(), redb::Error> {
     }
     let transaction = database.begin_write()?;
     transaction.open_table(BLOCKS)?;
+    transaction.open_table(FRESH)?;
     transaction.open_table(INDEX)?;
     transaction.open_table(SEGMENTS)?;
     transaction.open_table(LANES)?;
@@ -206,6 +212,9 @@ pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> 
             *lane = LaneState { start, end, oldest: None };
         }
     }
+    for entry in transaction.open_table(FRESH)?.iter()? {
+        state.fresh += entry?.1.value().len() as u64;
+    }
     for entry in transaction.open_table(SEGMENTS)?.iter()? {
         let (segment, usage) = entry?;
         let (length, live) = usage.value();
@@ -217,20 +226,20 @@ pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> 
     Ok(state)
 }
 
+/// The error for a block that is too short to be one.
+pub(super) fn headless((number, lane, last): BlockKey) -> redb::Error {
+    redb::Error::Corrupted(format!("the block at offset {last} of lane {lane} of topic number {number} has no header"))
+}
+
 /// Writes what changed in the segments.
-pub(super) fn write_usage(
-    transaction: &WriteTransaction,
-    before: &BTreeMap<u32, Usage>,
-    after: &BTreeMap<u32, Usage>,
-    dead: &[u32],
-) -> Result<(), redb::Error> {
+pub(super) fn write_usage(transaction: &WriteTransaction, before: &BTreeMap<u32, Usage>, left: &Left) -> Result<(), redb::Error> {
     let mut segments = transaction.open_table(SEGMENTS)?;
-    for (segment, usage) in after {
+    for (segment, usage) in &left.usage {
         if before.get(segment) != Some(usage) {
             segments.insert(segment, (usage.length, usage.live))?;
         }
     }
-    for segment in dead {
+    for segment in &left.dead {
         segments.remove(segment)?;
     }
     Ok(())

@@ -387,6 +387,47 @@ fn segments(directory: &Path) -> Vec<String> {
 }
 
 #[test]
+fn small_commits_settle_into_a_segment_and_are_read_as_before() {
+    let directory = Directory::new("settle");
+    let log = Log::open(&directory.0, LogOptions { partitions: 2, ..LogOptions::default() }).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    let value = |i: u64| [i.to_le_bytes().as_slice(), &[i as u8; 2000]].concat();
+    let mut written = 0;
+    let mut settled = Vec::new();
+    while written < 6000 {
+        let mut transaction = log.begin();
+        for _ in 0..25 {
+            transaction.append(&rows, (written % 3 / 2) as u32, Some(b"k"), &value(written)).unwrap();
+            written += 1;
+        }
+        transaction.commit().unwrap();
+        let fresh = guard(log.0.state.read()).fresh;
+        assert!(fresh <= 4 << 20, "{fresh}");
+        if fresh == 0 {
+            settled.push(written);
+        }
+    }
+    assert!(settled.len() == 2, "settled at {settled:?}");
+    let check = |log: &Log| {
+        for lane in 0..2 {
+            let want: Vec<u64> = (0..written).filter(|i| i % 3 / 2 == u64::from(lane)).collect();
+            for from in [0, 1, 700, 1333, want.len() - 1] {
+                let got = all(log, &rows, lane, from as u64);
+                let want: Vec<_> = (from as u64..).zip(&want[from..]).map(|(at, i)| (at, Some(b"k".to_vec()), value(*i))).collect();
+                assert!(got == want, "lane {lane} from {from}");
+            }
+        }
+    };
+    check(&log);
+    drop(log);
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    assert!(guard(log.0.state.read()).fresh > 0);
+    check(&log);
+    log.remove(&rows).unwrap();
+    assert_eq!(guard(log.0.state.read()).fresh, 0);
+}
+
+#[test]
 fn retention_and_removal_give_the_disk_back() {
     let directory = Directory::new("segments");
     let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(60) }).unwrap();

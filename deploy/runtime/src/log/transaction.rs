@@ -12,8 +12,8 @@ use super::{
     Keep, Log, LogError, Topic,
     block::Builder,
     guard, retention,
-    segment::{Appender, Location, Usage},
-    store::{self, BLOCKS, INDEX, LANES, LaneState, State},
+    rows::{Left, Rows},
+    store::{self, BLOCKS, LANES, LaneState, State},
 };
 
 /// What a commit changes in lanes, by topic number and lane.
@@ -23,13 +23,11 @@ pub(super) type Moves = BTreeMap<(u32, u32), LaneState>;
 pub(super) struct Commit {
     pub moves: Moves,
     pub looked: u64,
-    pub usage: BTreeMap<u32, Usage>,
-    /// Segments that nothing is wanted of.
-    pub dead: Vec<u32>,
+    pub left: Left,
 }
 
 /// Why nothing was committed.
-enum Unwritten {
+pub(super) enum Unwritten {
     Store(redb::Error),
     Segment(io::Error),
 }
@@ -166,11 +164,10 @@ impl Transaction {
     }
 
     fn write(&mut self, transaction: WriteTransaction, log: &Log, state: &State, now: u64) -> Result<Commit, Unwritten> {
-        let mut segments = Appender::new(&log.0.segments, &state.segments);
         let mut moves = Moves::new();
         let mut looked = state.looked;
-        let (usage, dead) = {
-            let mut index = transaction.open_table(INDEX)?;
+        let left = {
+            let mut rows = Rows::begin(&transaction, &log.0.segments, state, self.bytes)?;
             let mut blocks = transaction.open_table(BLOCKS)?;
             for &(number, lane, keep) in &self.touched {
                 let buffer = &mut self.lanes[number as usize][lane as usize];
@@ -183,16 +180,10 @@ impl Transaction {
                 for block in buffer.full.iter_mut().chain(buffer.open.as_mut()) {
                     let first = at.end;
                     at.end += u64::from(block.count());
-                    let key = (number, lane, at.end - 1);
-                    let bytes = block.finish(now, first);
+                    let (key, block) = ((number, lane, at.end - 1), block.finish(now, first));
                     match keep {
-                        Keep::Retention => {
-                            let Location { segment, position, length } = segments.append(bytes).map_err(Unwritten::Segment)?;
-                            index.insert(key, (segment, position, length, first, now))?;
-                        }
-                        Keep::Forever | Keep::Newest => {
-                            blocks.insert(key, bytes)?;
-                        }
+                        Keep::Retention => rows.put(key, block, first, now)?,
+                        Keep::Forever | Keep::Newest => drop(blocks.insert(key, block)?),
                     }
                 }
                 if keep == Keep::Newest {
@@ -204,18 +195,18 @@ impl Transaction {
                 moves.insert((number, lane), at);
             }
             if now.saturating_sub(looked) >= retention::PAUSE {
-                retention::expire(&mut index, &mut segments, &log.0.options, state, &mut moves, now)?;
+                retention::expire(&mut rows, &log.0.options, state, &mut moves, now)?;
                 looked = now;
             }
             let mut lanes = transaction.open_table(LANES)?;
             for (key, at) in &moves {
                 lanes.insert(key, (at.start, at.end))?;
             }
-            segments.finish().map_err(Unwritten::Segment)?
+            rows.finish()?
         };
-        store::write_usage(&transaction, &state.segments, &usage, &dead)?;
+        store::write_usage(&transaction, &state.segments, &left)?;
         transaction.commit()?;
-        Ok(Commit { moves, looked, usage, dead })
+        Ok(Commit { moves, looked, left })
     }
 
     fn into_buffers(mut self) -> impl Iterator<Item = Vec<u8>> {
