@@ -174,7 +174,7 @@ impl Log {
         let state = store::load(&store.begin_read(&directory)?).map_err(|e| store::trouble(&directory, "opening", e))?;
         let segments = Segments::new(&directory, lock.is_some());
         if lock.is_some() {
-            segments.tidy(&state.segments.keys().copied().collect()).map_err(|e| io_error(&directory, "opening", &e))?;
+            segments.tidy(&state.segments).map_err(|e| io_error(&directory, "opening", &e))?;
         }
         Ok(Self(Arc::new(Inner {
             directory,

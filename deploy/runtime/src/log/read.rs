@@ -41,7 +41,7 @@ impl Log {
         let read = Lane { log: self, topic, lane, from, max_bytes };
         let records = match topic.keep {
             Keep::Retention => read.rows(&transaction)?,
-            Keep::Forever | Keep::Newest => read.from_store(&transaction, BLOCKS, Records::at(from))?,
+            Keep::Forever | Keep::Newest => read.stored(&transaction, BLOCKS, Records::at(from))?,
         };
         if records.is_empty() { Err(read.expired(bounds.end)) } else { Ok(records) }
     }
@@ -85,11 +85,11 @@ impl Lane<'_> {
                 Err(Pushed::Broken(why)) => return Err(self.broken(key.value().2, why)),
             }
         }
-        self.from_store(transaction, FRESH, records)
+        self.stored(transaction, FRESH, records)
     }
 
     /// Goes on with blocks that are in the store.
-    fn from_store(
+    fn stored(
         &self,
         transaction: &ReadTransaction,
         table: TableDefinition<'_, BlockKey, &'static [u8]>,

@@ -4,7 +4,7 @@
 //! the index commits, and what a failed or killed writer left behind the committed length is written over.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::FileExt,
@@ -61,13 +61,18 @@ impl Segments {
         self.directory.join(format!("{PREFIX}{segment:010}"))
     }
 
-    /// Removes files that no index names: of a writer that was killed before its commit, or of a removal that was.
-    pub fn tidy(&self, known: &BTreeSet<u32>) -> io::Result<()> {
+    /// Gives back what no index names: of a writer that was killed or failed before its commit, or of a removal that was.
+    pub fn tidy(&self, known: &BTreeMap<u32, Usage>) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let number = entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-            if number.is_some_and(|n| !known.contains(&n)) {
-                fs::remove_file(entry.path())?;
+            let Some(number) = number else { continue };
+            match known.get(&number) {
+                Some(usage) if entry.metadata()?.len() > usage.length => {
+                    OpenOptions::new().write(true).open(entry.path())?.set_len(usage.length)?;
+                }
+                Some(_) => {}
+                None => self.remove(number)?,
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io,
     path::Path,
     sync::Arc,
     thread,
@@ -49,6 +50,7 @@ pub(super) const NEXT_TOPIC: &str = "next_topic";
 const VERSION: u64 = 1;
 
 pub(super) const FILE: &str = "log.redb";
+const UNFINISHED: &str = "log.redb.new";
 /// Memory of the store, which holds little: the rows are in segments.
 const CACHE: usize = 4 * 1024 * 1024;
 
@@ -112,7 +114,9 @@ impl Store {
 /// Opens the store for writing, under the directory's lock. A reading command may have it for a moment.
 pub(super) fn open(directory: &Path, builder: impl Fn() -> Result<Database, DatabaseError>) -> Result<Database, LogError> {
     let begun = Instant::now();
-    let new = !directory.join(FILE).exists();
+    if !fs::exists(directory.join(FILE)).map_err(|e| super::io_error(directory, FILE, &e))? {
+        begin(directory)?;
+    }
     let database = loop {
         match builder() {
             Ok(database) => break database,
@@ -121,15 +125,27 @@ pub(super) fn open(directory: &Path, builder: impl Fn() -> Result<Database, Data
             Err(error) => return Err(trouble(directory, "opening", error)),
         }
     };
-    if new {
-        File::open(directory).and_then(|d| d.sync_all()).map_err(|e| super::io_error(directory, "the directory", &e))?;
-    }
-    create_tables(&database).map_err(|e| trouble(directory, "opening", e))?;
+    check_version(&database).map_err(|e| trouble(directory, "opening", e))?;
     Ok(database)
 }
 
 pub(super) fn create(directory: &Path) -> Result<Database, DatabaseError> {
     Builder::new().set_cache_size(CACHE).create(directory.join(FILE))
+}
+
+/// Makes the store under another name first, so that it is there whole or not at all.
+fn begin(directory: &Path) -> Result<(), LogError> {
+    let path = directory.join(UNFINISHED);
+    let failed = |e: io::Error| super::io_error(directory, "creating the store", &e);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let database = Builder::new().set_cache_size(CACHE).create(&path).map_err(|e| trouble(directory, "creating", e))?;
+    create_tables(&database).map_err(|e| trouble(directory, "creating", e))?;
+    database.close().map_err(|e| trouble(directory, "creating", e))?;
+    fs::rename(&path, directory.join(FILE)).map_err(failed)?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(failed)
 }
 
 /// Opens the store for reading. After a kill it needs repair, for which the lock is taken for a moment.
@@ -157,14 +173,16 @@ pub(super) fn open_read_only(directory: &Path) -> Result<ReadOnlyDatabase, LogEr
     }
 }
 
+fn check_version(database: &Database) -> Result<(), redb::Error> {
+    match version(&database.begin_read()?)? {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(redb::Error::Corrupted(format!("it has format {other}; this version of Instar knows format {VERSION}"))),
+        None => Err(redb::Error::Corrupted("it has no format; it was not made by Instar".into())),
+    }
+}
+
 /// Every table is there from the beginning, so that a reader never meets a missing one.
 fn create_tables(database: &Database) -> Result<(), redb::Error> {
-    if let Some(version) = version(&database.begin_read()?)? {
-        if version != VERSION {
-            return Err(redb::Error::Corrupted(format!("format {version}, this version knows {VERSION}")));
-        }
-        return Ok(());
-    }
     let transaction = database.begin_write()?;
     transaction.open_table(BLOCKS)?;
     transaction.open_table(FRESH)?;
@@ -192,9 +210,6 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u64>, redb::Error> {
 /// Reads what is committed.
 pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> {
     let mut state = State::default();
-    if version(transaction)?.is_none() {
-        return Ok(state);
-    }
     for entry in transaction.open_table(TOPICS)?.iter()? {
         let (name, stored) = entry?;
         let stored: StoredTopic =

@@ -259,6 +259,21 @@ fn reading_where_no_log_is_says_so() {
     assert!(!directory.0.exists(), "reading creates nothing");
 }
 
+#[test]
+fn a_store_whose_making_was_cut_short_is_made_again() {
+    let directory = Directory::new("cut");
+    fs::create_dir_all(&directory.0).unwrap();
+    fs::write(directory.0.join("log.redb.new"), "half of a store").unwrap();
+    assert!(matches!(Log::read(&directory.0), Err(LogError::Absent(_))));
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    assert!(!directory.0.join("log.redb.new").exists());
+    log.topic("t", None, Keep::Forever).unwrap();
+    drop(log);
+    fs::write(directory.0.join("log.redb"), "not a store").unwrap();
+    let error = Log::open(&directory.0, LogOptions::default()).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: ", directory.0.display())), "{error}");
+}
+
 /// A disk of a certain size.
 #[derive(Debug)]
 struct SmallDisk {
@@ -368,6 +383,8 @@ fn a_full_disk_stops_rows_too_and_nothing_of_their_transaction_is_there() {
         let error = write(2).unwrap_err();
         assert!(matches!(error, LogError::Full(_)), "{error}");
         assert_eq!((log.ends(&rows), log.ends(&events)), (vec![1, 1], vec![1]));
+        let length = fs::metadata(directory.0.join("segment-0000000000")).unwrap().len();
+        assert!((200_000..210_000).contains(&length), "what was not committed is given back: {length}");
     }
     log.0.segments.room.store(u64::MAX, Ordering::SeqCst);
     write(3).unwrap();

@@ -153,8 +153,14 @@ impl Transaction {
                 log.recycle(self.into_buffers());
                 Ok(())
             }
-            // The store has not been touched: what is behind a segment's committed length is written over.
-            Err(Unwritten::Segment(error)) => Err(super::io_error(&log.0.directory, "writing", &error)),
+            // The store has not been touched; a full disk gets back what was written.
+            Err(Unwritten::Segment(error)) => {
+                let error = super::io_error(&log.0.directory, "writing", &error);
+                if let Err(error) = log.0.segments.tidy(&guard(log.0.state.read()).segments) {
+                    tracing::warn!(directory = %log.0.directory.display(), %error, "what was not committed could not be taken back");
+                }
+                Err(error)
+            }
             Err(Unwritten::Store(error)) => {
                 let error = store::trouble(&log.0.directory, "writing", error);
                 log.reopen();
