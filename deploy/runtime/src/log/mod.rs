@@ -42,7 +42,7 @@ pub use self::{
 use self::{
     rows::Left,
     segment::{Appender, Location, Segments},
-    store::{BLOCKS, FRESH, INDEX, LANES, META, NEXT_TOPIC, SINKS, State, Store, StoredTopic, TOPICS},
+    store::{BLOCKS, FRESH, INDEX, LANES, META, NEXT_TOPIC, Sinks, State, Store, StoredTopic, TOPICS},
     transaction::Commit,
 };
 
@@ -119,7 +119,9 @@ struct Inner {
     make: MakeStore,
     store: RwLock<Store>,
     segments: Segments,
+    /// Written under `writer` alone, so that reading it never waits for a commit's sync.
     state: RwLock<State>,
+    sinks: RwLock<Sinks>,
     /// One writer at a time: offsets are given under it.
     writer: Mutex<()>,
     changed: watch::Sender<u64>,
@@ -171,7 +173,10 @@ impl Log {
     }
 
     fn new(directory: PathBuf, options: LogOptions, make: MakeStore, store: Store, lock: Option<DirectoryLock>) -> Result<Self, LogError> {
-        let state = store::load(&store.begin_read(&directory)?).map_err(|e| store::trouble(&directory, "opening", e))?;
+        let transaction = store.begin_read(&directory)?;
+        let opening = |e| store::trouble(&directory, "opening", e);
+        let (state, sinks) = (store::load(&transaction).map_err(opening)?, store::load_sinks(&transaction).map_err(opening)?);
+        drop(transaction);
         let segments = Segments::new(&directory, lock.is_some());
         if lock.is_some() {
             segments.tidy(&state.segments).map_err(|e| io_error(&directory, "opening", &e))?;
@@ -183,6 +188,7 @@ impl Log {
             store: RwLock::new(store),
             segments,
             state: RwLock::new(state),
+            sinks: RwLock::new(sinks),
             writer: Mutex::new(()),
             changed: watch::Sender::new(0),
             buffers: Mutex::default(),
@@ -310,50 +316,6 @@ impl Log {
         self.0.changed.subscribe()
     }
 
-    /// Makes a sink known: from here on retention keeps what it has not applied, until [`Self::forget_sink`].
-    pub fn add_sink(&self, sink: &str) -> Result<(), LogError> {
-        let _writer = guard(self.0.writer.lock());
-        if guard(self.0.state.read()).sinks.contains_key(sink) {
-            return Ok(());
-        }
-        self.edit(|database| {
-            let transaction = database.begin_write()?;
-            transaction.open_table(SINKS)?.insert(sink, ())?;
-            transaction.commit()?;
-            Ok(())
-        })?;
-        guard(self.0.state.write()).sinks.entry(sink.to_owned()).or_default();
-        Ok(())
-    }
-
-    /// Says how far a sink has applied a lane, durable on its target. Held in memory: each sink says it of every lane after a start,
-    /// else nothing of that lane is removed.
-    pub fn sink_position(&self, sink: &str, topic: &Topic, lane: u32, applied: Offset) -> Result<(), LogError> {
-        if !guard(self.0.state.read()).sinks.contains_key(sink) {
-            self.add_sink(sink)?;
-        }
-        let mut state = guard(self.0.state.write());
-        state.sinks.entry(sink.to_owned()).or_default().insert((topic.number, lane), applied);
-        Ok(())
-    }
-
-    /// Sinks that retention waits for.
-    pub fn sinks(&self) -> Vec<String> {
-        guard(self.0.state.read()).sinks.keys().cloned().collect()
-    }
-
-    pub fn forget_sink(&self, sink: &str) -> Result<(), LogError> {
-        let _writer = guard(self.0.writer.lock());
-        self.edit(|database| {
-            let transaction = database.begin_write()?;
-            transaction.open_table(SINKS)?.remove(sink)?;
-            transaction.commit()?;
-            Ok(())
-        })?;
-        guard(self.0.state.write()).sinks.remove(sink);
-        Ok(())
-    }
-
     /// A small change of the store, under the writer's lock.
     fn edit<T>(&self, change: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, LogError> {
         let changed = change(self.store()?.database(&self.0.directory)?);
@@ -390,10 +352,8 @@ impl Log {
             Ok((opened, state.map_err(|e| store::trouble(&self.0.directory, "opening", e))?))
         });
         *store = match opened {
-            Ok((opened, mut loaded)) => {
-                let mut state = guard(self.0.state.write());
-                loaded.sinks = std::mem::take(&mut state.sinks);
-                *state = loaded;
+            Ok((opened, loaded)) => {
+                *guard(self.0.state.write()) = loaded;
                 opened
             }
             Err(error) => Store::Failed(error.to_string()),

@@ -71,14 +71,15 @@ pub(super) struct LaneState {
     pub oldest: Option<u64>,
 }
 
+/// Known sinks, and how far each has applied a lane (topic number, lane).
+pub(super) type Sinks = BTreeMap<String, BTreeMap<(u32, u32), Offset>>;
+
 /// What is committed, in memory.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub topics: BTreeMap<Arc<str>, Topic>,
     /// By topic number.
     pub lanes: BTreeMap<u32, Vec<LaneState>>,
-    /// Known sinks, and how far each has applied a lane (topic number, lane).
-    pub sinks: BTreeMap<String, BTreeMap<(u32, u32), Offset>>,
     pub segments: BTreeMap<u32, Usage>,
     /// Bytes of fresh blocks.
     pub fresh: u64,
@@ -235,10 +236,16 @@ pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> 
         let (length, live) = usage.value();
         state.segments.insert(segment.value(), Usage { length, live });
     }
-    for entry in transaction.open_table(SINKS)?.iter()? {
-        state.sinks.insert(entry?.0.value().to_owned(), BTreeMap::new());
-    }
     Ok(state)
+}
+
+/// Reads which sinks are known; where they are they say anew.
+pub(super) fn load_sinks(transaction: &ReadTransaction) -> Result<Sinks, redb::Error> {
+    let mut sinks = Sinks::new();
+    for entry in transaction.open_table(SINKS)?.iter()? {
+        sinks.insert(entry?.0.value().to_owned(), BTreeMap::new());
+    }
+    Ok(sinks)
 }
 
 /// The error for a block that is too short to be one.

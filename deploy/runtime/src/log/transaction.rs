@@ -201,7 +201,8 @@ impl Transaction {
                 moves.insert((number, lane), at);
             }
             if now.saturating_sub(looked) >= retention::PAUSE {
-                retention::expire(&mut rows, &log.0.options, state, &mut moves, now)?;
+                let sinks = guard(log.0.sinks.read());
+                retention::expire(&mut rows, &log.0.options, state, &sinks, &mut moves, now)?;
                 looked = now;
             }
             let mut lanes = transaction.open_table(LANES)?;
