@@ -443,7 +443,9 @@ impl Groups {
         let tables: Vec<TableId> = match self.shapes.clone().statement(&query.text, context, session) {
             Verdict::Nothing | Verdict::Transaction(_) => return Ok(()),
             Verdict::Tables(tables) => tables.into_iter().map(|table| table.id).collect(),
-            Verdict::Stand { tables, .. } => tables,
+            Verdict::Stand { tables, .. } if query.error_code != 0 => tables,
+            // It stands by itself, and says better why.
+            Verdict::Stand { .. } => return Ok(()),
         };
         let message = format!("{why}; it may have touched {}", names(&tables));
         Err(Halt::Stand { tables, ddl: Some(query.printed()), message })

@@ -76,13 +76,15 @@ async fn shapes_move_on_with_the_statements_and_end_as_the_catalog_has_them() {
         let heard = hear(&mut stream, &mut known, &end).await.unwrap();
         assert_eq!(heard.stands, Vec::<String>::new());
         assert_eq!(heard.rows.len(), 4);
-        let kinds: Vec<Vec<Kind>> = heard.statements.iter().map(|s| s.tables.iter().flat_map(|t| &t.changes).map(|c| c.kind()).collect()).collect();
+        let kinds: Vec<Vec<Kind>> =
+            heard.statements.iter().map(|s| s.tables.iter().flat_map(|t| &t.changes).map(|c| c.kind()).collect()).collect();
         assert_eq!(kinds[0], [Kind::AddColumnConstantDefault]);
         assert!(kinds[1].contains(&Kind::DropColumn) && kinds[1].contains(&Kind::RenameColumn), "{kinds:?}");
         assert_eq!(kinds[2], [Kind::TruncateTable]);
         assert_eq!(kinds.len(), 3);
         let tracked = &known[&world.table("t")].shape;
-        let plain = |t: &schemas::table::Table| t.columns.iter().map(|c| (c.name.clone(), c.native.clone(), c.nullable)).collect::<Vec<_>>();
+        let plain =
+            |t: &schemas::table::Table| t.columns.iter().map(|c| (c.name.clone(), c.native.clone(), c.nullable)).collect::<Vec<_>>();
         assert_eq!(plain(tracked), plain(&now[0]));
         let last = show(&known[&world.table("t")].rows.fields, heard.rows[3].after.as_ref().unwrap());
         assert_eq!((last["id"].as_str(), last["c"].as_str(), last["bb"].as_str()), ("4", "6", "8"));
@@ -163,7 +165,9 @@ async fn the_stream_stands_where_it_cannot_follow() {
         ];
         for (statements, message) in stands {
             world.run("SET SESSION binlog_format = 'ROW'").await;
-            for sql in ["DROP TABLE IF EXISTS t, _t_gho, _t_del, gone", "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "CREATE TABLE _t_gho LIKE t"] {
+            for sql in
+                ["DROP TABLE IF EXISTS t, _t_gho, _t_del, gone", "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "CREATE TABLE _t_gho LIKE t"]
+            {
                 world.run(sql).await;
             }
             let heard = told(&mut world, &["t"], statements).await;
@@ -178,13 +182,22 @@ async fn the_stream_stands_where_it_cannot_follow() {
 async fn a_skipped_table_goes_on_where_its_shape_is_pinned_and_others_lose_nothing() {
     for flavour in BOTH {
         let Some(mut world) = World::new(flavour, "way_out").await else { return };
-        for sql in ["CREATE TABLE t (id INT PRIMARY KEY, a INT)", "CREATE TABLE u (id INT PRIMARY KEY)", "CREATE TABLE _t_gho (id INT PRIMARY KEY, x TEXT)"] {
+        for sql in [
+            "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
+            "CREATE TABLE u (id INT PRIMARY KEY)",
+            "CREATE TABLE _t_gho (id INT PRIMARY KEY, x TEXT)",
+        ] {
             world.run(sql).await;
         }
         let mut engine = world.engine(&["t", "u"]);
         let (from, shapes) = engine.pinned(&world.ids(&["t", "u"])).await.unwrap();
         let mut stream = engine.stream(&from, shapes.clone()).await.unwrap();
-        for sql in ["INSERT INTO u VALUES (1)", "RENAME TABLE t TO _t_del, _t_gho TO t", "INSERT INTO t VALUES (1, 'lost to the stream')", "INSERT INTO u VALUES (2)"] {
+        for sql in [
+            "INSERT INTO u VALUES (1)",
+            "RENAME TABLE t TO _t_del, _t_gho TO t",
+            "INSERT INTO t VALUES (1, 'lost to the stream')",
+            "INSERT INTO u VALUES (2)",
+        ] {
             world.run(sql).await;
         }
         let (end, _) = engine.end().await.unwrap();
@@ -261,7 +274,12 @@ async fn compressed_logs_are_read() {
     let Some(mut world) = World::new(Flavour::MySql, "compressed").await else { return };
     world.run("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(2000))").await;
     let long = format!("INSERT INTO t VALUES (1, REPEAT('{}', 100)), (2, 'x')", "ab");
-    let heard = told(&mut world, &["t"], &["SET SESSION binlog_transaction_compression = ON", &long, "ALTER TABLE t ADD b INT", "INSERT INTO t VALUES (3, 'y', 1)"]).await;
+    let heard = told(
+        &mut world,
+        &["t"],
+        &["SET SESSION binlog_transaction_compression = ON", &long, "ALTER TABLE t ADD b INT", "INSERT INTO t VALUES (3, 'y', 1)"],
+    )
+    .await;
     assert_eq!((heard.rows.len(), heard.statements.len(), heard.commits.len()), (3, 1, 2));
 
     let Some(mut world) = World::new(Flavour::MariaDb, "compressed").await else { return };
@@ -302,7 +320,10 @@ async fn zero_dates_stop_by_name_or_are_carried_as_text() {
         let mut stream = engine.stream(&from, shapes.clone()).await.unwrap();
         let heard = hear(&mut stream, &mut known, &end).await.unwrap();
         let shown = show(&mapped.rows.fields, heard.rows[0].after.as_ref().unwrap());
-        assert_eq!(shown.values().map(String::as_str).collect::<Vec<_>>(), ["0000-00-00", "2020-00-15 01:02:03.004", "1", "0000-00-00 00:00:00"]);
+        assert_eq!(
+            shown.values().map(String::as_str).collect::<Vec<_>>(),
+            ["0000-00-00", "2020-00-15 01:02:03.004", "1", "0000-00-00 00:00:00"]
+        );
         assert_eq!(crate::world::copy(&engine, &mapped, &end).await.unwrap()[0].after, heard.rows[0].after);
         drop(stream);
     }
@@ -313,7 +334,8 @@ async fn partial_images_name_the_columns_they_lack() {
     for flavour in BOTH {
         let Some(mut world) = World::new(flavour, "minimal").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, b TEXT)").await;
-        let statements = ["INSERT INTO t VALUES (1, 2, 'x')", "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET b = 'y'", "DELETE FROM t"];
+        let statements =
+            ["INSERT INTO t VALUES (1, 2, 'x')", "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET b = 'y'", "DELETE FROM t"];
         let heard = told(&mut world, &["t"], &statements).await;
         assert_eq!(ops(&heard.rows), [Op::Create, Op::Update, Op::Delete]);
         assert_eq!(heard.rows[1].absent_after, ["a"]);

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod chunk;
 mod change;
+mod chunk;
 mod preflight;
 mod types;
 mod world;

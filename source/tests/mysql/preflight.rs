@@ -51,11 +51,17 @@ async fn wrong_passwords_and_silent_servers_are_named() {
         let mut source = world.source(&["t"]);
         source.url.password = Some(Secret::new("wrong"));
         let error = MySql::new(&source).unwrap().preflight().await.unwrap_err();
-        assert!(matches!(&error, CaptureError::Refused(text) if text.contains("127.0.0.1:") && text.contains("user `root` is refused")), "{error}");
+        assert!(
+            matches!(&error, CaptureError::Refused(text) if text.contains("127.0.0.1:") && text.contains("user `root` is refused")),
+            "{error}"
+        );
         assert!(!error.to_string().contains("wrong;"));
         source.url.port = Some(1);
         let error = MySql::new(&source).unwrap().preflight().await.unwrap_err();
-        assert!(matches!(&error, CaptureError::Transient(text) if text.starts_with("127.0.0.1:1: connecting: the server cannot be reached")), "{error}");
+        assert!(
+            matches!(&error, CaptureError::Transient(text) if text.starts_with("127.0.0.1:1: connecting: the server cannot be reached")),
+            "{error}"
+        );
     }
 }
 
@@ -63,14 +69,22 @@ async fn wrong_passwords_and_silent_servers_are_named() {
 async fn a_missing_right_is_named_with_its_grant() {
     for flavour in BOTH {
         let Some(mut world) = World::new(flavour, "rights").await else { return };
-        for sql in ["CREATE TABLE t (id INT PRIMARY KEY)", "DROP USER IF EXISTS nobody@'127.0.0.1'", "CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'nothing'"] {
+        for sql in [
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "DROP USER IF EXISTS nobody@'127.0.0.1'",
+            "CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'nothing'",
+        ] {
             world.run(sql).await;
         }
         let mut source = world.source(&["t"]);
         (source.url.user, source.url.password) = (Some("nobody".into()), Some(Secret::new("nothing")));
         let problems = MySql::new(&source).unwrap().preflight().await.unwrap();
         let remedies: Vec<&str> = problems.iter().map(|p| p.remedy.as_str()).collect();
-        for part in ["GRANT REPLICATION SLAVE ON *.* TO `nobody`@`127.0.0.1`;", "GRANT REPLICATION CLIENT ON *.* TO", "GRANT SELECT ON `it_rights`.`t` TO"] {
+        for part in [
+            "GRANT REPLICATION SLAVE ON *.* TO `nobody`@`127.0.0.1`;",
+            "GRANT REPLICATION CLIENT ON *.* TO",
+            "GRANT SELECT ON `it_rights`.`t` TO",
+        ] {
             assert!(remedies.iter().any(|remedy| remedy.contains(part)), "{part}: {remedies:?}");
         }
     }
@@ -84,7 +98,10 @@ async fn a_second_source_of_the_pipeline_is_kept_out_until_the_first_is_gone() {
         first.lock("it-pipeline").await.unwrap();
         first.lock("it-pipeline").await.unwrap();
         let error = world.engine(&["t"]).lock("it-pipeline").await.unwrap_err();
-        assert!(matches!(&error, CaptureError::Fenced(text) if text.contains("another source of pipeline it-pipeline is at work")), "{error}");
+        assert!(
+            matches!(&error, CaptureError::Fenced(text) if text.contains("another source of pipeline it-pipeline is at work")),
+            "{error}"
+        );
         world.engine(&["t"]).lock("it-other").await.unwrap();
         drop(first);
         let mut second = world.engine(&["t"]);

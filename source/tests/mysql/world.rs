@@ -26,7 +26,6 @@ pub enum Flavour {
 }
 
 pub struct World {
-    pub flavour: Flavour,
     pub database: String,
     pub conn: Conn,
     url: Url,
@@ -81,7 +80,7 @@ impl World {
         ] {
             conn.query_drop(sql).await.unwrap();
         }
-        Some(World { flavour, database, conn, url })
+        Some(World { database, conn, url })
     }
 
     pub async fn run(&mut self, sql: &str) {
@@ -100,7 +99,13 @@ impl World {
             url: self.url.clone(),
             tables: tables
                 .iter()
-                .map(|name| CapturedTable { table: self.table(name), columns: Vec::new(), exclude_columns: Vec::new(), key: Vec::new(), filter: None })
+                .map(|name| CapturedTable {
+                    table: self.table(name),
+                    columns: Vec::new(),
+                    exclude_columns: Vec::new(),
+                    key: Vec::new(),
+                    filter: None,
+                })
                 .collect(),
             snapshot: Snapshot { mode: SnapshotMode::Initial, workers: 1, chunk_rows: 1, slice: Duration::from_secs(1) },
             new_tables: NewTables::Ignore,
