@@ -4,6 +4,7 @@
 
 pub mod change;
 pub mod classify;
+pub mod ddl;
 pub mod event;
 pub mod native;
 pub mod order;

@@ -3,4 +3,5 @@
 pub mod capture;
 pub mod engine;
 pub mod error;
+pub mod mysql;
 pub mod publisher;

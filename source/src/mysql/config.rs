@@ -1,0 +1,115 @@
+//! The source's configuration, as this engine needs it.
+
+use std::{path::PathBuf, time::Duration};
+
+use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
+use runtime::config::{RowMetadata, Secret, Source, Tls, TlsMode};
+use schemas::table::TableId;
+
+use crate::error::CaptureError;
+
+/// Where MySQL and MariaDB listen unless told otherwise.
+const PORT: u16 = 3306;
+/// The log may hold rows as long as the protocol allows.
+const PACKET: usize = 1 << 30;
+
+/// A checked configuration: every option decided.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    password: Option<Secret>,
+    tls: Tls,
+    /// How this reader presents itself to the server; no other replica may use it.
+    pub server_id: u32,
+    pub heartbeat: Duration,
+    pub row_metadata: RowMetadata,
+    pub tables: Vec<TableId>,
+}
+
+impl Config {
+    /// # Errors
+    /// [`CaptureError::Refused`] with the key that is missing.
+    pub fn new(source: &Source) -> Result<Self, CaptureError> {
+        let url = &source.url;
+        let user = url
+            .user
+            .clone()
+            .ok_or_else(|| CaptureError::Refused("source.url: a user is missing; write mysql://user:password@host/".into()))?;
+        Ok(Self {
+            host: url.host.clone(),
+            port: url.port.unwrap_or(PORT),
+            server_id: source
+                .server_id
+                .unwrap_or_else(|| own_server_id(&url.host, &source.tables.iter().map(|t| t.table.clone()).collect::<Vec<_>>())),
+            user,
+            password: url.password.clone(),
+            tls: source.tls.clone(),
+            heartbeat: source.heartbeat,
+            row_metadata: source.row_metadata,
+            tables: source.tables.iter().map(|t| t.table.clone()).collect(),
+        })
+    }
+
+    /// The server, for messages.
+    pub fn server(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Connection options, with TLS or without it. Statements run under settings that do not depend on the server's own.
+    pub(super) fn options(&self, encrypted: bool, setup: Vec<String>) -> Opts {
+        let tls = encrypted.then(|| tls_options(&self.tls)).flatten();
+        OptsBuilder::default()
+            .ip_or_hostname(self.host.clone())
+            .tcp_port(self.port)
+            .user(Some(self.user.clone()))
+            .pass(self.password.as_ref().map(|password| password.reveal().to_owned()))
+            .prefer_socket(false)
+            .tcp_nodelay(true)
+            .max_allowed_packet(Some(PACKET))
+            .ssl_opts(tls)
+            .setup(setup)
+            .into()
+    }
+
+    /// The kinds of connection to try, in this order: encrypted or not.
+    pub(super) fn attempts(&self) -> &'static [bool] {
+        match self.tls.mode {
+            TlsMode::Disable => &[false],
+            TlsMode::Prefer => &[true, false],
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => &[true],
+        }
+    }
+}
+
+fn tls_options(tls: &Tls) -> Option<SslOpts> {
+    let (verify_certificate, verify_name) = match tls.mode {
+        TlsMode::Disable => return None,
+        TlsMode::Prefer | TlsMode::Require => (false, false),
+        TlsMode::VerifyCa => (true, false),
+        TlsMode::VerifyFull => (true, true),
+    };
+    let path = |path: &PathBuf| path.clone().into();
+    let identity =
+        tls.certificate.as_ref().zip(tls.key.as_ref()).map(|(certificate, key)| ClientIdentity::new(path(certificate), path(key)));
+    Some(
+        SslOpts::default()
+            .with_client_identity(identity)
+            .with_root_certs(tls.ca.iter().map(path).collect())
+            .with_disable_built_in_roots(tls.ca.is_some())
+            .with_danger_accept_invalid_certs(!verify_certificate)
+            .with_danger_skip_domain_validation(!verify_name),
+    )
+}
+
+/// A server id that is the same at every start and differs from pipeline to pipeline: above what people assign by hand.
+fn own_server_id(host: &str, tables: &[TableId]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(host.as_bytes());
+    for table in tables {
+        hasher.update(table.to_string().as_bytes());
+        hasher.update(b"\0");
+    }
+    0x4000_0000 | (hasher.finalize() >> 2)
+}

@@ -1,0 +1,254 @@
+//! MySQL's binary JSON, printed as the server prints it.
+
+use std::io::Write;
+
+use super::{Malformed, cursor::little, decimal, number::double_text, temporal};
+
+const WHAT: &str = "a JSON value";
+/// The server refuses deeper documents.
+const DEPTH: usize = 101;
+
+/// Prints a JSON column's bytes. No bytes at all are JSON's null.
+pub fn text(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Malformed> {
+    match bytes.split_first() {
+        None => {
+            out.extend_from_slice(b"null");
+            Ok(())
+        }
+        Some((kind, rest)) => value(out, *kind, rest, 0),
+    }
+}
+
+fn at(bytes: &[u8], from: usize, length: usize) -> Result<&[u8], Malformed> {
+    let end = from.checked_add(length).ok_or(Malformed::Truncated(WHAT))?;
+    bytes.get(from..end).ok_or(Malformed::Truncated(WHAT))
+}
+
+fn unknown(problem: String) -> Malformed {
+    Malformed::Unreadable { what: WHAT, problem }
+}
+
+fn value(out: &mut Vec<u8>, kind: u8, bytes: &[u8], depth: usize) -> Result<(), Malformed> {
+    if depth > DEPTH {
+        return Err(unknown(format!("nested deeper than {DEPTH} levels")));
+    }
+    match kind {
+        0 => container(out, bytes, Form { object: true, wide: false }, depth),
+        1 => container(out, bytes, Form { object: true, wide: true }, depth),
+        2 => container(out, bytes, Form { object: false, wide: false }, depth),
+        3 => container(out, bytes, Form { object: false, wide: true }, depth),
+        4 => literal(out, at(bytes, 0, 1)?[0]),
+        5 => print(out, format_args!("{}", little(at(bytes, 0, 2)?) as i16)),
+        6 => print(out, format_args!("{}", little(at(bytes, 0, 2)?))),
+        7 => print(out, format_args!("{}", little(at(bytes, 0, 4)?) as i32)),
+        8 => print(out, format_args!("{}", little(at(bytes, 0, 4)?))),
+        9 => print(out, format_args!("{}", little(at(bytes, 0, 8)?).cast_signed())),
+        10 => print(out, format_args!("{}", little(at(bytes, 0, 8)?))),
+        11 => {
+            double(out, f64::from_bits(little(at(bytes, 0, 8)?)));
+            Ok(())
+        }
+        12 => {
+            let (length, used) = variable_length(bytes)?;
+            quoted(out, at(bytes, used, length)?);
+            Ok(())
+        }
+        15 => opaque(out, bytes),
+        other => Err(unknown(format!("unknown type {other}"))),
+    }
+}
+
+fn print(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) -> Result<(), Malformed> {
+    out.write_fmt(text).map_err(|error| unknown(error.to_string()))
+}
+
+fn literal(out: &mut Vec<u8>, byte: u8) -> Result<(), Malformed> {
+    out.extend_from_slice(match byte {
+        0 => b"null",
+        1 => b"true",
+        2 => b"false",
+        other => return Err(unknown(format!("unknown literal {other}"))),
+    });
+    Ok(())
+}
+
+/// A double in JSON always shows that it is one.
+fn double(out: &mut Vec<u8>, value: f64) {
+    let begin = out.len();
+    double_text(out, value);
+    if !out[begin..].iter().any(|b| matches!(b, b'.' | b'e')) {
+        out.extend_from_slice(b".0");
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    object: bool,
+    /// Offsets of four bytes, not two.
+    wide: bool,
+}
+
+fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize) -> Result<(), Malformed> {
+    let width = if form.wide { 4 } else { 2 };
+    let count = little(at(bytes, 0, width)?) as usize;
+    let keys = 2 * width;
+    let key_entry = if form.object { width + 2 } else { 0 };
+    let overflow = || Malformed::Truncated(WHAT);
+    let values = count.checked_mul(key_entry).and_then(|n| n.checked_add(keys)).ok_or_else(overflow)?;
+    let value_entry = width + 1;
+    out.push(if form.object { b'{' } else { b'[' });
+    for i in 0..count {
+        if i > 0 {
+            out.extend_from_slice(b", ");
+        }
+        if form.object {
+            let entry = at(bytes, keys + i * key_entry, key_entry)?;
+            let (from, length) = (little(&entry[..width]) as usize, little(&entry[width..]) as usize);
+            quoted(out, at(bytes, from, length)?);
+            out.extend_from_slice(b": ");
+        }
+        let entry = at(bytes, values + i * value_entry, value_entry)?;
+        let (kind, place) = (entry[0], &entry[1..]);
+        let inline = matches!(kind, 4..=6) || (form.wide && matches!(kind, 7 | 8));
+        if inline {
+            value(out, kind, place, depth + 1)?;
+        } else {
+            let from = little(place) as usize;
+            value(out, kind, bytes.get(from..).ok_or_else(overflow)?, depth + 1)?;
+        }
+    }
+    out.push(if form.object { b'}' } else { b']' });
+    Ok(())
+}
+
+/// A length in groups of seven bits, the lowest first, and the bytes it took.
+fn variable_length(bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+    let mut length = 0usize;
+    for (i, byte) in bytes.iter().take(5).enumerate() {
+        length |= usize::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Ok((length, i + 1));
+        }
+    }
+    Err(Malformed::Truncated(WHAT))
+}
+
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            8 => out.extend_from_slice(b"\\b"),
+            9 => out.extend_from_slice(b"\\t"),
+            10 => out.extend_from_slice(b"\\n"),
+            12 => out.extend_from_slice(b"\\f"),
+            13 => out.extend_from_slice(b"\\r"),
+            0..0x20 => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+            other => out.push(*other),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Values of SQL types inside JSON: decimals as numbers, times as strings, all else as base64.
+fn opaque(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Malformed> {
+    const DATE: u8 = 10;
+    const TIME: u8 = 11;
+    const DATETIME: u8 = 12;
+    const TIMESTAMP: u8 = 7;
+    const NEWDECIMAL: u8 = 246;
+    let kind = at(bytes, 0, 1)?[0];
+    let (length, used) = variable_length(&bytes[1..])?;
+    let data = at(bytes, 1 + used, length)?;
+    match kind {
+        NEWDECIMAL => {
+            let (precision, scale) = (at(data, 0, 1)?[0], at(data, 1, 1)?[0]);
+            decimal::packed_text(out, &data[2..], precision, scale)
+        }
+        DATE | TIME | DATETIME | TIMESTAMP => {
+            let packed = little(at(data, 0, 8)?).cast_signed();
+            out.push(b'"');
+            match kind {
+                TIME => temporal::time_text(out, packed_time(packed), 6),
+                DATE => packed_datetime(packed).date_text(out),
+                _ => packed_datetime(packed).text(out, 6),
+            }
+            out.push(b'"');
+            Ok(())
+        }
+        other => {
+            let _ = write!(out, "\"base64:type{other}:");
+            base64(out, data);
+            out.push(b'"');
+            Ok(())
+        }
+    }
+}
+
+fn packed_time(packed: i64) -> i64 {
+    let magnitude = packed.unsigned_abs();
+    let (whole, micros) = (magnitude >> 24, magnitude & 0xff_ffff);
+    let seconds = ((whole >> 12) & 0x3ff) * 3600 + ((whole >> 6) & 63) * 60 + (whole & 63);
+    let micros = (seconds * 1_000_000 + micros).cast_signed();
+    if packed < 0 { -micros } else { micros }
+}
+
+fn packed_datetime(packed: i64) -> temporal::DateTime {
+    let magnitude = packed.unsigned_abs();
+    let (whole, micros) = (magnitude >> 24, magnitude & 0xff_ffff);
+    let (date, time) = (whole >> 17, whole & 0x1_ffff);
+    let months = date >> 5;
+    temporal::DateTime {
+        year: (months / 13) as u32,
+        month: (months % 13) as u32,
+        day: (date & 31) as u32,
+        hour: (time >> 12) as u32,
+        minute: ((time >> 6) & 63) as u32,
+        second: (time & 63) as u32,
+        micros: micros as u32,
+    }
+}
+
+fn base64(out: &mut Vec<u8>, data: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in data.chunks(3) {
+        let group = chunk.iter().enumerate().fold(0u32, |group, (i, byte)| group | u32::from(*byte) << (16 - 8 * i));
+        for i in 0..4 {
+            let digit = DIGITS[(group >> (18 - 6 * i)) as usize & 63];
+            out.push(if i <= chunk.len() { digit } else { b'=' });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        text(&mut out, bytes).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_null_and_a_cut_document_is_an_error() {
+        assert_eq!(printed(b""), "null");
+        assert_eq!(printed(&[12, 3, b'a', b'"', 1]), "\"a\\\"\\u0001\"");
+        assert!(text(&mut Vec::new(), &[12, 5, b'a']).is_err());
+        assert!(text(&mut Vec::new(), &[0, 255, 255, 1, 0]).is_err());
+        assert!(text(&mut Vec::new(), &[14]).is_err());
+    }
+
+    #[test]
+    fn base64_is_padded() {
+        let mut out = Vec::new();
+        for data in [&b"f"[..], b"fo", b"foo"] {
+            base64(&mut out, data);
+            out.push(b' ');
+        }
+        assert_eq!(out, b"Zg== Zm8= Zm9v ");
+    }
+}

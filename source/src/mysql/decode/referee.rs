@@ -1,0 +1,160 @@
+//! Holds the log's metadata against the tracked shape. It never interprets: it can only say that they disagree.
+
+use schemas::{
+    native::{
+        Native,
+        mysql::{Charset, Native as MySql},
+    },
+    table::{Column, Table},
+};
+
+use super::{
+    cell::disagreement,
+    charset::Charsets,
+    collation::{BINARY, Collations},
+    table_map::{MapColumn, TableMap},
+};
+
+/// What the referee knows of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Referee<'a> {
+    pub charsets: &'a Charsets,
+    pub collations: &'a Collations,
+}
+
+impl Referee<'_> {
+    /// Compares a table as the log writes it with its tracked shape.
+    ///
+    /// # Errors
+    /// The first disagreement, with its column.
+    pub fn judge(&self, map: &TableMap, table: &Table) -> Result<(), String> {
+        if map.columns.len() != table.columns.len() {
+            return Err(format!("the log has {} columns, {} were expected", map.columns.len(), table.columns.len()));
+        }
+        for (found, column) in map.columns.iter().zip(&table.columns) {
+            self.column(found, column).map_err(|problem| format!("column `{}`: {problem}", column.name))?;
+        }
+        match &map.primary {
+            Some(primary) => judge_primary(primary, table),
+            None => Ok(()),
+        }
+    }
+
+    fn column(&self, found: &MapColumn, column: &Column) -> Result<(), String> {
+        let Native::MySql(native) = &column.native else {
+            return Err(format!("{} is not a type of this engine", column.native));
+        };
+        if let Some(name) = found.name.as_ref().filter(|name| **name != column.name) {
+            return Err(format!("the log names it `{name}`"));
+        }
+        if let Some(problem) = disagreement(native, found.physical) {
+            return Err(problem);
+        }
+        if found.nullable != column.nullable {
+            return Err(format!("the log says {}", if found.nullable { "NULL" } else { "NOT NULL" }));
+        }
+        if let (Some(found), Some(expected)) = (found.unsigned, unsigned(native))
+            && found != expected
+        {
+            return Err(format!("the log says {}", if found { "UNSIGNED" } else { "signed" }));
+        }
+        self.collation(found, native)?;
+        self.labels(found, native)
+    }
+
+    fn collation(&self, found: &MapColumn, native: &MySql) -> Result<(), String> {
+        let Some(id) = found.collation else { return Ok(()) };
+        match charset(native) {
+            None if matches!(native, MySql::Enum { .. } | MySql::Set { .. }) => Ok(()),
+            None if id == BINARY => Ok(()),
+            None => Err(format!("the log has text (collation {id})")),
+            Some(expected) => match self.collations.get(id) {
+                Some((name, _)) if name == expected.collation => Ok(()),
+                Some((name, _)) => Err(format!("the log has collation {name}, {} was expected", expected.collation)),
+                None => Err(format!("the log has collation {id}, which the server does not list")),
+            },
+        }
+    }
+
+    fn labels(&self, found: &MapColumn, native: &MySql) -> Result<(), String> {
+        let (Some(found), MySql::Enum { labels, charset } | MySql::Set { labels, charset }) = (&found.labels, native) else {
+            return Ok(());
+        };
+        let decoder =
+            self.charsets.decoder(&charset.charset).ok_or_else(|| format!("its character set {} is not known", charset.charset))?;
+        let same = found.len() == labels.len()
+            && found.iter().zip(labels).all(|(found, label)| decoder.text(found).is_ok_and(|found| found == *label));
+        if same { Ok(()) } else { Err(format!("the log has {} labels that are not the {} expected ones", found.len(), labels.len())) }
+    }
+}
+
+fn judge_primary(found: &[(usize, u64)], table: &Table) -> Result<(), String> {
+    let name = |i: usize| table.columns.get(i).map_or("?", |c| c.name.as_str());
+    let found: Vec<&str> = found.iter().map(|(i, _)| name(*i)).collect();
+    let expected: Vec<&str> =
+        table.primary.iter().flat_map(|key| &key.columns).filter_map(|id| table.by_id(*id)).map(|c| c.name.as_str()).collect();
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("the log has the primary key ({}), ({}) was expected", found.join(", "), expected.join(", ")))
+    }
+}
+
+fn charset(native: &MySql) -> Option<&Charset> {
+    match native {
+        MySql::Char { charset, .. }
+        | MySql::VarChar { charset, .. }
+        | MySql::Text { charset, .. }
+        | MySql::Enum { charset, .. }
+        | MySql::Set { charset, .. } => Some(charset),
+        MySql::Integer { .. }
+        | MySql::Decimal { .. }
+        | MySql::Float { .. }
+        | MySql::Double { .. }
+        | MySql::Bit { .. }
+        | MySql::Year
+        | MySql::Date
+        | MySql::Time { .. }
+        | MySql::DateTime { .. }
+        | MySql::Timestamp { .. }
+        | MySql::Binary { .. }
+        | MySql::VarBinary { .. }
+        | MySql::Blob { .. }
+        | MySql::Json
+        | MySql::Geometry { .. }
+        | MySql::Uuid
+        | MySql::Inet4
+        | MySql::Inet6
+        | MySql::Vector { .. } => None,
+    }
+}
+
+fn unsigned(native: &MySql) -> Option<bool> {
+    match native {
+        MySql::Integer { unsigned, .. }
+        | MySql::Decimal { unsigned, .. }
+        | MySql::Float { unsigned, .. }
+        | MySql::Double { unsigned, .. } => Some(*unsigned),
+        // YEAR has a bit too, which says nothing.
+        MySql::Year
+        | MySql::Bit { .. }
+        | MySql::Date
+        | MySql::Time { .. }
+        | MySql::DateTime { .. }
+        | MySql::Timestamp { .. }
+        | MySql::Char { .. }
+        | MySql::VarChar { .. }
+        | MySql::Text { .. }
+        | MySql::Binary { .. }
+        | MySql::VarBinary { .. }
+        | MySql::Blob { .. }
+        | MySql::Enum { .. }
+        | MySql::Set { .. }
+        | MySql::Json
+        | MySql::Geometry { .. }
+        | MySql::Uuid
+        | MySql::Inet4
+        | MySql::Inet6
+        | MySql::Vector { .. } => None,
+    }
+}

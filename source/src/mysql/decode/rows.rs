@@ -1,0 +1,293 @@
+//! Rows events: which rows of which table, and their encoding.
+
+use std::{fmt::Write, sync::Arc};
+
+use schemas::{
+    types::Repr,
+    wire::{codec::Reader, envelope::Op},
+};
+
+use super::{
+    Malformed,
+    cell::Scratch,
+    compressed,
+    cursor::Cursor,
+    plan::{Cell, Misfit, Plan, Planned},
+    table_map::TableMap,
+    temporal,
+};
+use crate::{
+    engine::{Row, RowSink},
+    error::CaptureError,
+};
+
+/// What happened to the rows of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Write,
+    Update,
+    Delete,
+}
+
+/// A rows event's type code taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    pub action: Action,
+    /// Version 2 has extra data behind the head.
+    pub version2: bool,
+    /// MariaDB's compressed form.
+    pub compressed: bool,
+}
+
+impl Kind {
+    /// The kind of an event type; None: not a rows event that is understood.
+    pub fn of(event_type: u8) -> Option<Self> {
+        let kind = |action, version2, compressed| Some(Self { action, version2, compressed });
+        match event_type {
+            23 => kind(Action::Write, false, false),
+            24 => kind(Action::Update, false, false),
+            25 => kind(Action::Delete, false, false),
+            30 => kind(Action::Write, true, false),
+            31 => kind(Action::Update, true, false),
+            32 => kind(Action::Delete, true, false),
+            166 => kind(Action::Write, false, true),
+            167 => kind(Action::Update, false, true),
+            168 => kind(Action::Delete, false, true),
+            169 => kind(Action::Write, true, true),
+            170 => kind(Action::Update, true, true),
+            171 => kind(Action::Delete, true, true),
+            _ => None,
+        }
+    }
+}
+
+/// The table id of a rows event.
+pub fn table_id(body: &[u8]) -> Result<u64, Malformed> {
+    Cursor::new(body, "a rows event").uint(6)
+}
+
+/// Rows of one event, not decoded.
+#[derive(Debug)]
+pub struct Rows {
+    pub map: Arc<TableMap>,
+    action: Action,
+    /// Columns of the before image (of deletes and updates) and of the after image.
+    before: Vec<u8>,
+    after: Vec<u8>,
+    data: Vec<u8>,
+    /// For messages.
+    pub position: String,
+}
+
+impl Rows {
+    pub fn read(body: &[u8], kind: Kind, map: Arc<TableMap>, position: String) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body, "a rows event");
+        cursor.skip(8)?;
+        if kind.version2 {
+            let extra = usize::from(cursor.u16()?);
+            cursor.skip(extra.saturating_sub(2))?;
+        }
+        let columns = cursor.count()?;
+        if columns != map.columns.len() {
+            let problem = format!("{columns} columns, its TABLE_MAP has {}", map.columns.len());
+            return Err(Malformed::Unreadable { what: "a rows event", problem });
+        }
+        let bitmap = columns.div_ceil(8);
+        let first = cursor.take(bitmap)?.to_vec();
+        let (before, after) = match kind.action {
+            Action::Write => (Vec::new(), first),
+            Action::Delete => (first, Vec::new()),
+            Action::Update => (first, cursor.take(bitmap)?.to_vec()),
+        };
+        let data = if kind.compressed { compressed::event_part(cursor.rest())? } else { cursor.rest().to_vec() };
+        Ok(Self { map, action: kind.action, before, after, data, position })
+    }
+
+    /// Bytes held.
+    pub fn size(&self) -> usize {
+        self.data.len()
+    }
+
+    fn all(&self, bitmap: &[u8]) -> bool {
+        !bitmap.is_empty() && (0..self.map.columns.len()).all(|i| super::cursor::bit(bitmap, i))
+    }
+}
+
+/// Buffers that are used again from event to event.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    scratch: Scratch,
+    cells: [Vec<Cell>; 2],
+    keys: [Vec<u8>; 2],
+    images: [Vec<u8>; 2],
+}
+
+const BEFORE: usize = 0;
+const AFTER: usize = 1;
+
+impl Encoder {
+    /// Encodes the rows behind the first `skip` into `out`; returns how many there are in all.
+    ///
+    /// # Errors
+    /// A stop that names table, column, key and position where a value does not fit, and whatever `out` returns.
+    pub fn encode(&mut self, rows: &Rows, skip: u64, plan: &Plan, out: &mut impl RowSink) -> Result<u64, CaptureError> {
+        let whole = [self.whole(rows, BEFORE), self.whole(rows, AFTER)];
+        let (mut at, mut count) = (0, 0u64);
+        while at < rows.data.len() {
+            at = self.locate(rows, plan, at, whole).map_err(|problem| broken(rows, &problem.to_string()))?;
+            if count >= skip {
+                self.row(rows, plan, out)?;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn whole(&self, rows: &Rows, side: usize) -> bool {
+        rows.all_of(side)
+    }
+
+    fn locate(&mut self, rows: &Rows, plan: &Plan, mut at: usize, whole: [bool; 2]) -> Result<usize, Malformed> {
+        let begin = at;
+        if rows.action != Action::Write {
+            at = plan.locate(&rows.data, at, &rows.before, whole[BEFORE], &mut self.cells[BEFORE])?;
+        }
+        if rows.action != Action::Delete {
+            at = plan.locate(&rows.data, at, &rows.after, whole[AFTER], &mut self.cells[AFTER])?;
+        }
+        if rows.action == Action::Update && !whole[AFTER] {
+            // A column that the after image leaves out was not changed.
+            let [before, after] = &mut self.cells;
+            for (after, before) in after.iter_mut().zip(before.iter()) {
+                if *after == Cell::Absent {
+                    *after = *before;
+                }
+            }
+        }
+        if at == begin { Err(Malformed::Truncated("a row")) } else { Ok(at) }
+    }
+
+    fn row(&mut self, rows: &Rows, plan: &Plan, out: &mut impl RowSink) -> Result<(), CaptureError> {
+        let mut absent: [Vec<&str>; 2] = [Vec::new(), Vec::new()];
+        for side in [BEFORE, AFTER] {
+            let there = if side == BEFORE { rows.action != Action::Write } else { rows.action != Action::Delete };
+            if there {
+                absent[side] = self.side(rows, plan, side)?;
+            }
+        }
+        let [before_key, after_key] = &self.keys;
+        let [before, after] = &self.images;
+        let [absent_before, absent_after] = &absent;
+        let create = Row { op: Op::Create, key: after_key, before: None, after: Some(after), absent_before: &[], absent_after };
+        let delete = Row { op: Op::Delete, key: before_key, before: Some(before), after: None, absent_before, absent_after: &[] };
+        match rows.action {
+            Action::Write => out.row(create),
+            Action::Delete => out.row(delete),
+            Action::Update if before_key != after_key => {
+                out.row(delete)?;
+                out.row(create)
+            }
+            Action::Update => {
+                out.row(Row { op: Op::Update, key: after_key, before: Some(before), after: Some(after), absent_before, absent_after })
+            }
+        }
+    }
+
+    /// Writes key and image of one side; returns the names of absent columns.
+    fn side<'p>(&mut self, rows: &Rows, plan: &'p Plan, side: usize) -> Result<Vec<&'p str>, CaptureError> {
+        let (key, image) = (&mut self.keys[side], &mut self.images[side]);
+        key.clear();
+        image.clear();
+        let (mut absent, mut missing) = (Vec::new(), None);
+        let cells = &self.cells[side];
+        plan.put(&plan.fields.key, &rows.data, cells, key, &mut self.scratch, |name| missing = Some(name))
+            .map_err(|misfit| stop(rows, &misfit, "a key that cannot be read"))?;
+        if let Some(name) = missing {
+            let problem =
+                format!("the row image lacks the key column `{name}`; set binlog_row_image=FULL on the source and reload the table");
+            return Err(broken(rows, &problem));
+        }
+        plan.put(&plan.fields.image, &rows.data, cells, image, &mut self.scratch, |name| absent.push(name))
+            .map_err(|misfit| stop(rows, &misfit, &key_text(&plan.fields.key, key)))?;
+        Ok(absent)
+    }
+}
+
+impl Rows {
+    fn all_of(&self, side: usize) -> bool {
+        self.all(if side == BEFORE { &self.before } else { &self.after })
+    }
+}
+
+fn broken(rows: &Rows, problem: &str) -> CaptureError {
+    CaptureError::Stop { message: format!("{} at {}: {problem}", rows.map.table, rows.position) }
+}
+
+fn stop(rows: &Rows, misfit: &Misfit, key: &str) -> CaptureError {
+    CaptureError::Stop {
+        message: format!("{}, column `{}`, row {key} at {}: {}", rows.map.table, misfit.column, rows.position, misfit.unfit),
+    }
+}
+
+/// A row's key for messages: `id=1, code='x'`.
+pub fn key_text(fields: &[Planned], key: &[u8]) -> String {
+    if fields.is_empty() {
+        return "without a key".into();
+    }
+    let mut reader = Reader::new(key);
+    let mut text = String::new();
+    for field in fields {
+        let comma = if text.is_empty() { "" } else { ", " };
+        let value = value_text(&mut reader, &field.repr, field.nullable).unwrap_or_else(|_| "?".into());
+        let _ = write!(text, "{comma}{}={value}", field.name);
+    }
+    text
+}
+
+fn value_text(reader: &mut Reader<'_>, repr: &Repr, nullable: bool) -> Result<String, schemas::wire::WireError> {
+    if nullable && !reader.some()? {
+        return Ok("NULL".into());
+    }
+    Ok(match repr {
+        Repr::Boolean => reader.boolean()?.to_string(),
+        Repr::Int | Repr::Long | Repr::TimeMicros => reader.long()?.to_string(),
+        Repr::Float => reader.float()?.to_string(),
+        Repr::Double => reader.double()?.to_string(),
+        Repr::String | Repr::Uuid => format!("'{}'", reader.string()?),
+        Repr::Bytes => hex(reader.bytes()?),
+        Repr::Decimal { scale, .. } => {
+            let bytes = reader.bytes()?;
+            if bytes.len() > 16 { hex(bytes) } else { decimal_text(bytes, *scale) }
+        }
+        Repr::Date => {
+            let (year, month, day) = temporal::civil_from_days(reader.long()?);
+            format!("'{year:04}-{month:02}-{day:02}'")
+        }
+        Repr::LocalTimestampMicros | Repr::TimestampMicros => {
+            let micros = reader.long()?;
+            let (year, month, day) = temporal::civil_from_days(micros.div_euclid(86_400_000_000));
+            let mut time = Vec::new();
+            temporal::time_text(&mut time, micros.rem_euclid(86_400_000_000), 6);
+            format!("'{year:04}-{month:02}-{day:02} {}'", String::from_utf8_lossy(&time))
+        }
+        Repr::Array(_) => "…".into(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn decimal_text(bytes: &[u8], scale: u16) -> String {
+    let sign = if bytes.first().is_some_and(|b| *b >= 0x80) { -1 } else { 0 };
+    let value = bytes.iter().fold(sign, |value: i128, byte| (value << 8) | i128::from(*byte));
+    if scale == 0 {
+        return value.to_string();
+    }
+    let digits = format!("{:0width$}", value.unsigned_abs(), width = usize::from(scale) + 1);
+    let (whole, part) = digits.split_at(digits.len() - usize::from(scale));
+    format!("{}{whole}.{part}", if value < 0 { "-" } else { "" })
+}

@@ -1,0 +1,109 @@
+//! The lock that keeps a second source of the pipeline out: a named lock of the server, held by a connection of its own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use mysql_async::{Conn, prelude::Queryable};
+use tokio::task::JoinHandle;
+
+use super::{
+    config::Config,
+    server::{Purpose, connect, failed},
+};
+use crate::error::CaptureError;
+
+/// How often the connection is asked whether it still holds the lock.
+const WATCH: Duration = Duration::from_secs(1);
+/// The server refuses longer names.
+const LONGEST: usize = 64;
+
+/// A held lock. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Lock {
+    lost: Arc<AtomicBool>,
+    watch: JoinHandle<()>,
+}
+
+impl Lock {
+    /// # Errors
+    /// [`CaptureError::Fenced`] where another source holds it.
+    pub async fn take(config: &Config, pipeline: &str) -> Result<Self, CaptureError> {
+        let mut conn = connect(config, Purpose::Catalog).await?;
+        let name = name(pipeline);
+        let got: Option<Option<u8>> =
+            conn.exec_first("SELECT GET_LOCK(?, 0)", (&name,)).await.map_err(|error| failed(config, "taking the lock", &error))?;
+        if got.flatten() != Some(1) {
+            let holder: Option<Option<u64>> =
+                conn.exec_first("SELECT IS_USED_LOCK(?)", (&name,)).await.map_err(|error| failed(config, "reading the lock", &error))?;
+            let holder = holder.flatten().map_or_else(String::new, |id| format!(" (the server's connection {id})"));
+            return Err(CaptureError::Fenced(format!(
+                "{}: another source of pipeline {pipeline} is at work{holder}; stop it first",
+                config.server()
+            )));
+        }
+        let lost = Arc::new(AtomicBool::new(false));
+        let watch = tokio::spawn(watch(conn, name, Arc::clone(&lost)));
+        Ok(Self { lost, watch })
+    }
+
+    /// # Errors
+    /// [`CaptureError::Fenced`] where the connection that held it is gone.
+    pub fn check(&self, config: &Config) -> Result<(), CaptureError> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(CaptureError::Fenced(format!(
+                "{}: the connection that held this pipeline's lock is gone; another source may have taken it",
+                config.server()
+            )));
+        }
+        Ok(())
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+fn name(pipeline: &str) -> String {
+    let name = format!("instar:{pipeline}");
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let checksum = crc32fast::hash(pipeline.as_bytes());
+    let kept: String = name.chars().take(40).collect();
+    format!("{kept}:{checksum:08x}")
+}
+
+async fn watch(mut conn: Conn, name: String, lost: Arc<AtomicBool>) {
+    loop {
+        tokio::time::sleep(WATCH).await;
+        let held: Result<Option<Option<u8>>, _> = conn.exec_first("SELECT IS_USED_LOCK(?) = CONNECTION_ID()", (&name,)).await;
+        if !matches!(held, Ok(Some(Some(1)))) {
+            lost.store(true, Ordering::Release);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_stay_apart_within_the_servers_limit() {
+        let (a, b) = ("x".repeat(100) + "a", "x".repeat(100) + "b");
+        assert!(name(&a).len() <= LONGEST);
+        assert_ne!(name(&a), name(&b));
+        assert_eq!(name("shop"), "instar:shop");
+    }
+}

@@ -1,0 +1,134 @@
+//! MySQL and MariaDB: row binlog, by GTID where it is on, else by file and position.
+
+pub mod catalog;
+pub mod config;
+pub mod decode;
+pub mod group;
+pub mod literal;
+pub mod lock;
+pub mod position;
+pub mod preflight;
+pub mod server;
+pub mod shapes;
+pub mod snapshot;
+pub mod stream;
+mod value;
+
+use std::sync::Arc;
+
+use mysql_async::Conn;
+use runtime::config::Source;
+use schemas::table::{Table, TableId};
+use tokio::sync::Mutex;
+
+use self::{
+    config::Config,
+    lock::Lock,
+    position::Position,
+    server::{Purpose, Server},
+};
+use crate::{
+    engine::{Engine, Problem},
+    error::CaptureError,
+};
+
+/// A MySQL or MariaDB server as a source.
+#[derive(Debug)]
+pub struct MySql {
+    config: Config,
+    lock: Option<Lock>,
+    /// What is known of the server; read at the first connection and again after a failure.
+    server: Mutex<Option<Arc<Server>>>,
+    catalog: Option<Conn>,
+}
+
+impl MySql {
+    /// # Errors
+    /// [`CaptureError::Refused`] where the configuration lacks something. Does not connect.
+    pub fn new(source: &Source) -> Result<Self, CaptureError> {
+        Ok(Self { config: Config::new(source)?, lock: None, server: Mutex::new(None), catalog: None })
+    }
+
+    async fn server(&self, conn: &mut Conn) -> Result<Arc<Server>, CaptureError> {
+        let mut known = self.server.lock().await;
+        if let Some(server) = known.as_ref() {
+            return Ok(Arc::clone(server));
+        }
+        let server = server::inspect(&self.config, conn).await?;
+        *known = Some(Arc::clone(&server));
+        Ok(server)
+    }
+
+    fn check_lock(&self) -> Result<(), CaptureError> {
+        self.lock.as_ref().map_or(Ok(()), |lock| lock.check(&self.config))
+    }
+
+    /// The connection for the catalog, new where the last call failed.
+    async fn catalog(&mut self) -> Result<(Conn, Arc<Server>), CaptureError> {
+        self.check_lock()?;
+        let mut conn = match self.catalog.take() {
+            Some(conn) => conn,
+            None => server::connect(&self.config, Purpose::Catalog).await?,
+        };
+        let server = self.server(&mut conn).await?;
+        Ok((conn, server))
+    }
+}
+
+impl Engine for MySql {
+    const NAME: &'static str = "mysql";
+    type Position = Position;
+    type Stream = stream::Stream;
+    type Reader = snapshot::Reader;
+
+    async fn lock(&mut self, pipeline: &str) -> Result<(), CaptureError> {
+        // The same connection may not ask for the lock that this process holds already.
+        if self.lock.as_ref().is_none_or(Lock::is_lost) {
+            self.lock = None;
+            self.lock = Some(Lock::take(&self.config, pipeline).await?);
+        }
+        Ok(())
+    }
+
+    async fn preflight(&mut self) -> Result<Vec<Problem>, CaptureError> {
+        preflight::preflight(&self.config).await
+    }
+
+    async fn pinned(&mut self, tables: &[TableId]) -> Result<(Position, Vec<Table>), CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let pinned = catalog::pinned(&self.config, &server, &mut conn, tables).await?;
+        self.catalog = Some(conn);
+        Ok(pinned)
+    }
+
+    async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let end = catalog::end(&self.config, &server, &mut conn).await?;
+        let now: Option<i64> =
+            mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+                .await
+                .map_err(|error| server::failed(&self.config, "reading the server's time", &error))?;
+        self.catalog = Some(conn);
+        Ok((end, now.unwrap_or_default()))
+    }
+
+    async fn stream(&self, from: &Position, tables: Vec<Table>) -> Result<stream::Stream, CaptureError> {
+        self.check_lock()?;
+        let mut conn = server::connect(&self.config, Purpose::Catalog).await?;
+        // Settings may have changed since the last connection, the server itself may have.
+        let server = server::inspect(&self.config, &mut conn).await?;
+        *self.server.lock().await = Some(Arc::clone(&server));
+        let captured: Vec<TableId> = tables.iter().map(|table| table.id.clone()).collect();
+        let (at, others) = catalog::others(&self.config, &server, &mut conn, &captured).await?;
+        let mut stream = stream::Stream::open(self.config.clone(), server, from.clone(), tables).await?;
+        stream.learn(at, others);
+        Ok(stream)
+    }
+
+    async fn reader(&self) -> Result<snapshot::Reader, CaptureError> {
+        self.check_lock()?;
+        let mut conn = server::connect(&self.config, Purpose::Catalog).await?;
+        let server = self.server(&mut conn).await?;
+        snapshot::Reader::open(self.config.clone(), server).await
+    }
+}

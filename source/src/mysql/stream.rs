@@ -1,0 +1,299 @@
+//! The change stream: reads events from the server and hands them to [`Groups`].
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::{FutureExt, StreamExt};
+use mysql_async::{
+    BinlogStream, BinlogStreamRequest, Sid,
+    binlog::{BinlogChecksumAlg, events::GtidEvent},
+    prelude::Queryable,
+};
+use schemas::table::{Table, TableId};
+
+use super::{
+    config::Config,
+    decode::{
+        charset::Charsets,
+        gtid::{MySqlGtid, uuid_text},
+        plan::{Fields, Plan},
+        rows::{Encoder, Rows},
+        table_map::TableMap,
+    },
+    group::{Event, Groups, kind},
+    position::{Gtids, Position, mysql::Origin},
+    server::{self, Purpose, Server},
+};
+use crate::{
+    engine::{self, Entry, Published, RowSink},
+    error::CaptureError,
+};
+
+/// How many silent heartbeats mean a dead connection.
+const SILENCE: u32 = 4;
+
+pub struct Stream {
+    config: Config,
+    server: Arc<Server>,
+    events: BinlogStream,
+    /// An event that came without waiting.
+    ahead: Option<Result<Event, CaptureError>>,
+    groups: Groups,
+    plans: HashMap<TableId, Compiled>,
+    encoder: Encoder,
+}
+
+struct Compiled {
+    map: Arc<TableMap>,
+    published: Published,
+    plan: Plan,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("server", &self.config.server()).field("position", self.groups.position()).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Opens the log at a position, by GTID where the position has them.
+    pub(super) async fn open(config: Config, server: Arc<Server>, from: Position, tables: Vec<Table>) -> Result<Self, CaptureError> {
+        check_server(&config, &server, &from)?;
+        let mut conn = server::connect(&config, Purpose::Catalog).await?;
+        let fail = |error| server::failed(&config, "asking for the log", &error);
+        let nanoseconds = config.heartbeat.max(Duration::from_millis(100)).as_nanos();
+        conn.query_drop(format!("SET @master_heartbeat_period = {nanoseconds}, @source_heartbeat_period = {nanoseconds}"))
+            .await
+            .map_err(fail)?;
+        let mut request = BinlogStreamRequest::new(config.server_id);
+        match &from.gtids {
+            Gtids::MariaDb(domains) => {
+                conn.query_drop(format!(
+                    "SET @mariadb_slave_capability = 4, @slave_connect_state = '{domains}', @slave_gtid_strict_mode = 0"
+                ))
+                .await
+                .map_err(fail)?;
+            }
+            Gtids::MySql(set) => {
+                let sids = set.origins().map(|origin| origin.parse::<Sid<'_>>()).collect::<Result<Vec<_>, _>>();
+                let sids = sids.map_err(|error| CaptureError::Refused(format!("the position {from} cannot be asked for: {error}")))?;
+                request = request.with_gtid().with_gtid_set(sids);
+            }
+            Gtids::None => {
+                if server.mariadb {
+                    conn.query_drop("SET @mariadb_slave_capability = 4").await.map_err(fail)?;
+                }
+                if from.offset > u64::from(u32::MAX) {
+                    return Err(CaptureError::Stop {
+                        message: format!(
+                            "{}: the log cannot be read from offset {} of {}: the protocol carries 32 bits; turn on gtid_mode, or reload all tables",
+                            config.server(),
+                            from.offset,
+                            from.file
+                        ),
+                    });
+                }
+                request = request.with_filename(from.file.as_bytes()).with_pos(from.offset);
+            }
+        }
+        let events = conn.get_binlog_stream(request).await.map_err(fail)?;
+        let require = config.row_metadata == runtime::config::RowMetadata::Require;
+        let groups = Groups::new(Arc::clone(&server), require, from, tables);
+        Ok(Self { config, server, events, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
+    }
+
+    /// Gives the shapes of other tables in the captured databases, as the catalog has them at `at`.
+    pub(super) fn learn(&mut self, at: Position, tables: Vec<Table>) {
+        self.groups.learn(at, tables);
+    }
+
+    /// Takes the statement that the stream stands at as one that had no effect.
+    pub fn accept(&mut self) {
+        self.groups.accept();
+    }
+
+    async fn receive(&mut self) -> Result<Event, CaptureError> {
+        if let Some(ahead) = self.ahead.take() {
+            return ahead;
+        }
+        let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE;
+        match tokio::time::timeout(patience, self.events.next()).await {
+            Ok(next) => self.take(next),
+            Err(_) => Err(CaptureError::Transient(format!(
+                "{}: nothing came from the log for {patience:?}, not even a heartbeat",
+                self.config.server()
+            ))),
+        }
+    }
+
+    fn take(&self, next: Option<Result<mysql_async::binlog::events::Event, mysql_async::Error>>) -> Result<Event, CaptureError> {
+        let event = match next {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => return Err(server::failed(&self.config, "reading the log", &error)),
+            None => return Err(CaptureError::Transient(format!("{}: the server ended the log stream", self.config.server()))),
+        };
+        let header = event.header();
+        let unpacked = !event.footer().get_checksum_enabled();
+        if !unpacked && let Ok(Some(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32)) = event.footer().get_checksum_alg() {
+            let computed = event.calc_checksum(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32);
+            if event.checksum().is_some_and(|sent| u32::from_le_bytes(sent) != computed) {
+                return Err(CaptureError::Transient(format!("{}: an event of the log has a wrong checksum", self.config.server())));
+            }
+        }
+        let kind = header.event_type_raw();
+        let tagged = if kind == kind::GTID_TAGGED { Some(tagged(&self.config, &event)?) } else { None };
+        let mut body = event.data().to_vec();
+        if kind == kind::ROTATE {
+            strip_checksum(&header, &mut body);
+        }
+        Ok(Event {
+            kind,
+            flags: header.flags_raw(),
+            timestamp: header.timestamp(),
+            server_id: header.server_id(),
+            log_pos: header.log_pos(),
+            size: header.event_size(),
+            unpacked,
+            body,
+            tagged,
+        })
+    }
+
+    fn look_ahead(&mut self) {
+        if self.ahead.is_none()
+            && let Some(next) = self.events.next().now_or_never()
+        {
+            self.ahead = Some(self.take(next));
+        }
+    }
+}
+
+/// A place by file and offset holds on the server that wrote the file only.
+fn check_server(config: &Config, server: &Server, from: &Position) -> Result<(), CaptureError> {
+    let same_kind = match &from.gtids {
+        Gtids::None => true,
+        Gtids::MySql(_) => !server.mariadb && server.gtids,
+        Gtids::MariaDb(_) => server.mariadb,
+    };
+    if !same_kind {
+        return Err(CaptureError::Stop {
+            message: format!(
+                "{}: the stored position {from} cannot be found on this server (another product, or gtid_mode is off); reload all tables",
+                config.server()
+            ),
+        });
+    }
+    if from.gtids == Gtids::None && from.server != server.identity {
+        return Err(CaptureError::Stop {
+            message: format!(
+                "{}: the stored position {from} is of server {}, this one is {}: file and offset mean nothing here; connect to that server, or reload all tables",
+                config.server(),
+                from.server,
+                server.identity
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Until the format is known the driver leaves the checksum at the end of the first, artificial ROTATE.
+fn strip_checksum(header: &mysql_async::binlog::events::BinlogEventHeader, body: &mut Vec<u8>) {
+    let Some(split) = body.len().checked_sub(4).filter(|split| *split > 8) else { return };
+    if header.event_size() as usize != 19 + body.len() {
+        return;
+    }
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&header.timestamp().to_le_bytes());
+    hasher.update(&[header.event_type_raw()]);
+    hasher.update(&header.server_id().to_le_bytes());
+    hasher.update(&header.event_size().to_le_bytes());
+    hasher.update(&header.log_pos().to_le_bytes());
+    hasher.update(&header.flags_raw().to_le_bytes());
+    hasher.update(&body[..split]);
+    if body[split..] == hasher.finalize().to_le_bytes() {
+        body.truncate(split);
+    }
+}
+
+fn tagged(config: &Config, event: &mysql_async::binlog::events::Event) -> Result<MySqlGtid, CaptureError> {
+    let gtid: GtidEvent = event
+        .read_event()
+        .map_err(|error| CaptureError::Stop { message: format!("{}: a tagged GTID event cannot be read: {error}", config.server()) })?;
+    let tag = gtid.tag().map(ToString::to_string).unwrap_or_default();
+    let commit = gtid.immediate_commit_timestamp();
+    Ok(MySqlGtid {
+        origin: Origin { uuid: uuid_text(&gtid.sid()), tag },
+        number: gtid.gno(),
+        commit_micros: (commit > 0).then_some(commit),
+    })
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn compile(map: &Arc<TableMap>, published: &Published, charsets: &Charsets) -> Result<Plan, CaptureError> {
+    let stop = |problem: String| CaptureError::Stop { message: format!("{}: {problem}", map.table) };
+    let fields = Fields::new(&published.shape, &published.rows, charsets).map_err(stop)?;
+    if published.shape.columns.len() != map.columns.len() {
+        return Err(stop(format!(
+            "the log has {} columns, {} were expected; reload the table",
+            map.columns.len(),
+            published.shape.columns.len()
+        )));
+    }
+    Ok(Plan::new(fields, map.columns.iter().map(|column| column.physical)))
+}
+
+impl engine::Stream for Stream {
+    type Position = Position;
+    type Rows = Rows;
+
+    async fn next(&mut self) -> Result<Entry<Position, Rows>, CaptureError> {
+        loop {
+            if let Some(entry) = self.groups.pop() {
+                self.look_ahead();
+                return Ok(entry);
+            }
+            let event = match self.groups.resume() {
+                Some(event) => event,
+                None => self.receive().await?,
+            };
+            self.groups.event(event, now_ms())?;
+        }
+    }
+
+    fn has_next(&self) -> bool {
+        self.groups.has_ready() || self.ahead.is_some()
+    }
+
+    fn rows(&mut self, rows: Rows, skip: u64, table: &Published, out: &mut impl RowSink) -> Result<u64, CaptureError> {
+        let id = &rows.map.table;
+        let fresh = self.plans.get(id).is_some_and(|c| (Arc::ptr_eq(&c.map, &rows.map) || c.map == rows.map) && c.published == *table);
+        if !fresh {
+            let plan = compile(&rows.map, table, &self.server.charsets)?;
+            self.plans.insert(id.clone(), Compiled { map: Arc::clone(&rows.map), published: table.clone(), plan });
+        }
+        match self.plans.get(id) {
+            Some(compiled) => self.encoder.encode(&rows, skip, &compiled.plan, out),
+            None => Err(CaptureError::Stop { message: format!("{id}: no plan for its rows") }),
+        }
+    }
+
+    fn capture(&mut self, tables: Vec<Table>) {
+        self.groups.shapes.capture(tables);
+    }
+
+    fn release(&mut self, table: &TableId) {
+        self.groups.shapes.release(table);
+        self.plans.remove(table);
+    }
+
+    fn skip(&mut self, table: Table, until: Position) {
+        self.groups.shapes.skip(table, until);
+    }
+}

@@ -1,0 +1,112 @@
+//! What is wrong is said at once, with server, place and remedy.
+
+use runtime::config::Secret;
+use source::{
+    engine::{Engine, Problem},
+    error::CaptureError,
+    mysql::MySql,
+};
+
+use crate::world::{Flavour, World};
+
+const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
+
+#[tokio::test]
+async fn a_good_server_has_no_problem() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "good").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, a TEXT)").await;
+        assert_eq!(world.engine(&["t"]).preflight().await.unwrap(), Vec::<Problem>::new());
+    }
+}
+
+#[tokio::test]
+async fn all_problems_come_at_once_with_their_remedies() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "bad").await else { return };
+        for sql in [
+            "CREATE TABLE parent (id INT PRIMARY KEY)",
+            "CREATE TABLE child (id INT PRIMARY KEY, p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+            "CREATE TABLE bag (a INT)",
+            "CREATE VIEW v AS SELECT 1 AS one",
+        ] {
+            world.run(sql).await;
+        }
+        let problems = world.engine(&["child", "bag", "v", "missing"]).preflight().await.unwrap();
+        let find = |part: &str| problems.iter().find(|p| p.what.contains(part)).unwrap_or_else(|| panic!("{part}: {problems:?}"));
+        assert!(!find("it_bad.bag has no row key").fatal);
+        assert!(find("table it_bad.missing does not exist").fatal);
+        assert!(find("it_bad.v is not a base table").fatal);
+        // MySQL 9.7 logs the rows that a foreign key changes.
+        if flavour == Flavour::MariaDb {
+            assert!(find("foreign key `fk` changes its rows").remedy.contains("ALTER TABLE `it_bad`.`child` DROP FOREIGN KEY `fk`"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn wrong_passwords_and_silent_servers_are_named() {
+    for flavour in BOTH {
+        let Some(world) = World::new(flavour, "refused").await else { return };
+        let mut source = world.source(&["t"]);
+        source.url.password = Some(Secret::new("wrong"));
+        let error = MySql::new(&source).unwrap().preflight().await.unwrap_err();
+        assert!(
+            matches!(&error, CaptureError::Refused(text) if text.contains("127.0.0.1:") && text.contains("user `root` is refused")),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("wrong;"));
+        source.url.port = Some(1);
+        let error = MySql::new(&source).unwrap().preflight().await.unwrap_err();
+        assert!(
+            matches!(&error, CaptureError::Transient(text) if text.starts_with("127.0.0.1:1: connecting: the server cannot be reached")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_with_its_grant() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "rights").await else { return };
+        for sql in [
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "DROP USER IF EXISTS nobody@'127.0.0.1'",
+            "CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'nothing'",
+        ] {
+            world.run(sql).await;
+        }
+        let mut source = world.source(&["t"]);
+        (source.url.user, source.url.password) = (Some("nobody".into()), Some(Secret::new("nothing")));
+        let problems = MySql::new(&source).unwrap().preflight().await.unwrap();
+        let remedies: Vec<&str> = problems.iter().map(|p| p.remedy.as_str()).collect();
+        for part in [
+            "GRANT REPLICATION SLAVE ON *.* TO `nobody`@`127.0.0.1`;",
+            "GRANT REPLICATION CLIENT ON *.* TO",
+            "GRANT SELECT ON `it_rights`.`t` TO",
+        ] {
+            assert!(remedies.iter().any(|remedy| remedy.contains(part)), "{part}: {remedies:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_source_of_the_pipeline_is_kept_out_until_the_first_is_gone() {
+    for flavour in BOTH {
+        let Some(world) = World::new(flavour, "lock").await else { return };
+        let mut first = world.engine(&["t"]);
+        first.lock("it-pipeline").await.unwrap();
+        first.lock("it-pipeline").await.unwrap();
+        let error = world.engine(&["t"]).lock("it-pipeline").await.unwrap_err();
+        assert!(
+            matches!(&error, CaptureError::Fenced(text) if text.contains("another source of pipeline it-pipeline is at work")),
+            "{error}"
+        );
+        world.engine(&["t"]).lock("it-other").await.unwrap();
+        drop(first);
+        let mut second = world.engine(&["t"]);
+        while second.lock("it-pipeline").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

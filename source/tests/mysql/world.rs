@@ -1,0 +1,289 @@
+//! A database of its own on a server, and what the engine says of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use mysql_async::{Conn, prelude::Queryable};
+use runtime::config::{CapturedTable, NewTables, RowMetadata, Secret, Snapshot, SnapshotMode, Source, SourceEngine, Tls, TlsMode, Url};
+use schemas::{
+    table::{Table, TableId},
+    types::Repr,
+    wire::{
+        codec::Reader,
+        envelope::Op,
+        row::{Field, RowSchema},
+    },
+};
+use source::{
+    engine::{Bounds, Chunk, ChunkReader, Engine, Entry, Published, Row, RowSink, Statement, Stream},
+    error::CaptureError,
+    mysql::{MySql, decode::temporal::civil_from_days, position::Position},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    MariaDb,
+    MySql,
+}
+
+pub struct World {
+    pub database: String,
+    pub conn: Conn,
+    url: Url,
+}
+
+/// The server of this kind; None where the variable is not set outside of CI.
+fn address(flavour: Flavour) -> Option<String> {
+    let name = match flavour {
+        Flavour::MariaDb => "INSTAR_TEST_MARIADB",
+        Flavour::MySql => "INSTAR_TEST_MYSQL",
+    };
+    match std::env::var(name) {
+        Ok(url) => Some(url),
+        Err(_) if std::env::var("CI").is_ok_and(|ci| ci == "true") => panic!("{name} is not set"),
+        Err(_) => {
+            eprintln!("skipped: {name} is not set");
+            None
+        }
+    }
+}
+
+impl World {
+    /// A fresh database of this name.
+    pub async fn new(flavour: Flavour, database: &str) -> Option<World> {
+        let address = address(flavour)?;
+        let rest = address.strip_prefix("mysql://").expect("a mysql:// address");
+        let (user, host) = rest.split_once('@').expect("user and host");
+        let (user, password) = user.split_once(':').expect("user and password");
+        let (host, port) = host.split_once(':').expect("host and port");
+        let url = Url {
+            scheme: "mysql".into(),
+            user: Some(user.into()),
+            password: Some(Secret::new(password)),
+            host: host.into(),
+            port: Some(port.trim_end_matches('/').parse().unwrap()),
+            database: None,
+            parameters: BTreeMap::new(),
+        };
+        let opts = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(host)
+            .tcp_port(url.port.unwrap())
+            .user(Some(user))
+            .pass(Some(password))
+            .prefer_socket(false);
+        let mut conn = Conn::new(opts).await.unwrap();
+        let database = format!("it_{database}");
+        for sql in [
+            format!("DROP DATABASE IF EXISTS {database}"),
+            format!("CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
+            format!("USE {database}"),
+            "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''".into(),
+        ] {
+            conn.query_drop(sql).await.unwrap();
+        }
+        Some(World { database, conn, url })
+    }
+
+    pub async fn run(&mut self, sql: &str) {
+        if let Err(error) = self.conn.query_drop(sql).await {
+            panic!("{sql}: {error}");
+        }
+    }
+
+    pub fn table(&self, name: &str) -> TableId {
+        TableId::new(&self.database, name)
+    }
+
+    pub fn source(&self, tables: &[&str]) -> Source {
+        Source {
+            engine: SourceEngine::MySql,
+            url: self.url.clone(),
+            tables: tables
+                .iter()
+                .map(|name| CapturedTable {
+                    table: self.table(name),
+                    columns: Vec::new(),
+                    exclude_columns: Vec::new(),
+                    key: Vec::new(),
+                    filter: None,
+                })
+                .collect(),
+            snapshot: Snapshot { mode: SnapshotMode::Initial, workers: 1, chunk_rows: 1, slice: Duration::from_secs(1) },
+            new_tables: NewTables::Ignore,
+            row_metadata: RowMetadata::Require,
+            type_map: BTreeMap::new(),
+            tls: Tls { mode: TlsMode::Prefer, ..Tls::default() },
+            server_id: None,
+            heartbeat: Duration::from_secs(1),
+        }
+    }
+
+    pub fn engine(&self, tables: &[&str]) -> MySql {
+        MySql::new(&self.source(tables)).unwrap()
+    }
+
+    pub fn ids(&self, tables: &[&str]) -> Vec<TableId> {
+        tables.iter().map(|name| self.table(name)).collect()
+    }
+}
+
+/// A row event, owned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    pub op: Op,
+    pub key: Vec<u8>,
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+    pub absent_before: Vec<String>,
+    pub absent_after: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub struct Rows(pub Vec<Owned>);
+
+impl RowSink for Rows {
+    fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError> {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        self.0.push(Owned {
+            op: row.op,
+            key: row.key.to_vec(),
+            before: row.before.map(<[u8]>::to_vec),
+            after: row.after.map(<[u8]>::to_vec),
+            absent_before: names(row.absent_before),
+            absent_after: names(row.absent_after),
+        });
+        Ok(())
+    }
+}
+
+pub fn published(shape: &Table) -> Published {
+    Published { shape: shape.clone(), rows: RowSchema::new(shape) }
+}
+
+/// What a stream said, up to a place.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub rows: Vec<Owned>,
+    pub statements: Vec<Statement<Position>>,
+    pub commits: Vec<Position>,
+    pub stands: Vec<String>,
+}
+
+/// Reads a stream until it has reached `end` or stands. Shapes move on with its statements.
+pub async fn hear<S>(stream: &mut S, shapes: &mut BTreeMap<TableId, Published>, end: &Position) -> Result<Heard, CaptureError>
+where
+    S: Stream<Position = Position>,
+{
+    use source::engine::Position as _;
+    let mut heard = Heard::default();
+    loop {
+        let entry = tokio::time::timeout(Duration::from_secs(30), stream.next()).await.expect("an entry within 30 seconds")?;
+        let position = match entry {
+            Entry::Rows { table, rows, .. } => {
+                let mut sink = Rows::default();
+                let published = shapes.get(&table).unwrap_or_else(|| panic!("rows of {table}"));
+                stream.rows(rows, 0, published, &mut sink)?;
+                heard.rows.extend(sink.0);
+                continue;
+            }
+            Entry::Commit { position, .. } => {
+                heard.commits.push(position.clone());
+                position
+            }
+            Entry::Idle { position, .. } => position,
+            Entry::Statement(statement) => {
+                for table in &statement.tables {
+                    shapes.insert(table.id.clone(), published(&table.shape));
+                }
+                let position = statement.position.clone();
+                heard.statements.push(statement);
+                position
+            }
+            Entry::Stand { message, .. } => {
+                heard.stands.push(message);
+                return Ok(heard);
+            }
+        };
+        if position.reached(end) {
+            return Ok(heard);
+        }
+    }
+}
+
+pub fn by_table(tables: &[Table]) -> BTreeMap<TableId, Published> {
+    tables.iter().map(|table| (table.id.clone(), published(table))).collect()
+}
+
+/// Reads a whole table as one chunk.
+pub async fn copy(engine: &MySql, table: &Published, at: &Position) -> Result<Vec<Owned>, CaptureError> {
+    let mut reader = engine.reader().await?;
+    let mut rows = Rows::default();
+    match reader.read(table, &Bounds::default(), at, &mut rows).await? {
+        Chunk::Read { rows: count, .. } => assert_eq!(count, rows.0.len() as u64),
+        Chunk::OtherShape => panic!("{} has another shape", table.shape.id),
+    }
+    Ok(rows.0)
+}
+
+/// An image as text, field by field: `name=value`.
+pub fn show(fields: &[Field], image: &[u8]) -> BTreeMap<String, String> {
+    let mut reader = Reader::new(image);
+    let shown = fields.iter().map(|field| (field.name.clone(), value(&mut reader, field))).collect();
+    assert!(reader.rest().is_empty(), "{} bytes are left", reader.rest().len());
+    shown
+}
+
+fn value(reader: &mut Reader<'_>, field: &Field) -> String {
+    if field.nullable && !reader.some().unwrap() {
+        return "NULL".into();
+    }
+    match &field.repr {
+        Repr::Boolean => reader.boolean().unwrap().to_string(),
+        Repr::Int | Repr::Long | Repr::TimeMicros => reader.long().unwrap().to_string(),
+        Repr::Float => format!("{:?}", reader.float().unwrap()),
+        Repr::Double => format!("{:?}", reader.double().unwrap()),
+        Repr::Bytes => reader.bytes().unwrap().iter().map(|b| format!("{b:02x}")).collect(),
+        Repr::String | Repr::Uuid => reader.string().unwrap().to_owned(),
+        Repr::Decimal { scale, .. } => decimal(reader.bytes().unwrap(), usize::from(*scale)),
+        Repr::Date => {
+            let (y, m, d) = civil_from_days(reader.long().unwrap());
+            format!("{y:04}-{m:02}-{d:02}")
+        }
+        Repr::LocalTimestampMicros | Repr::TimestampMicros => {
+            let micros = reader.long().unwrap();
+            let (y, m, d) = civil_from_days(micros.div_euclid(86_400_000_000));
+            let of_day = micros.rem_euclid(86_400_000_000);
+            let seconds = of_day / 1_000_000;
+            format!("{y:04}-{m:02}-{d:02} {:02}:{:02}:{:02}.{:06}", seconds / 3600, seconds / 60 % 60, seconds % 60, of_day % 1_000_000)
+        }
+        Repr::Array(_) => panic!("no arrays here"),
+    }
+}
+
+/// Decimal digits of big-endian two's complement, by schoolbook division.
+fn decimal(bytes: &[u8], scale: usize) -> String {
+    let negative = bytes[0] >= 0x80;
+    let mut magnitude: Vec<u8> = bytes.iter().map(|b| if negative { !b } else { *b }).collect();
+    if negative {
+        for byte in magnitude.iter_mut().rev() {
+            let (next, carry) = byte.overflowing_add(1);
+            *byte = next;
+            if !carry {
+                break;
+            }
+        }
+    }
+    let mut digits = String::new();
+    while magnitude.iter().any(|b| *b != 0) || digits.len() <= scale {
+        let mut rest = 0u32;
+        for byte in &mut magnitude {
+            let value = rest * 256 + u32::from(*byte);
+            *byte = (value / 10) as u8;
+            rest = value % 10;
+        }
+        digits.insert(0, char::from(b'0' + rest as u8));
+    }
+    if scale > 0 {
+        digits.insert(digits.len() - scale, '.');
+    }
+    if negative { format!("-{digits}") } else { digits }
+}
