@@ -113,7 +113,6 @@ async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result
         session = start::open(again) => session?,
         () = shutdown_asked(&mut stop) => return Ok(Ended::Shutdown),
     };
-    tools.reporter.state(State::Running, "");
     session.run().await
 }
 

@@ -25,6 +25,10 @@ use crate::{
 impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// Retires and adds tables, as the configuration says since the last start.
     pub async fn take_configuration(&mut self) -> Result<(), CaptureError> {
+        if !self.leaving.is_empty() {
+            // Perhaps that leads out.
+            self.go_on();
+        }
         for table in std::mem::take(&mut self.leaving) {
             let begins = self.source.state().table(&table).and_then(|t| t.begin.as_ref()).map(|b| b.shape.clone());
             let shape = self.shapes.get(&table).map(|c| c.published.shape.clone()).or(begins);
@@ -54,13 +58,16 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// Takes the commands that have come.
     pub async fn take_commands(&mut self) -> Result<(), CaptureError> {
+        if Instant::now() < self.next_poll && self.dropped.is_empty() {
+            return Ok(());
+        }
+        self.next_poll = Instant::now() + self.tools.settings.poll;
         // An accepted statement is passed first: until then nothing may become durable.
-        if self.accepted.is_some() || (Instant::now() < self.next_poll && self.dropped.is_empty()) {
+        if self.stood || self.accepted.is_some() {
             return Ok(());
         }
         let from = self.source.state().command;
         let commands = self.tools.publisher.commands(from).await?;
-        self.next_poll = Instant::now() + self.tools.settings.poll;
         for (offset, record) in commands {
             match Command::parse(&record) {
                 Ok(command) => {
@@ -96,6 +103,14 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             Command::Accept { table } => self.accept(offset, table.as_deref()),
         }
         self.leave_stand().await
+    }
+
+    /// It stood, and does not any more.
+    pub fn go_on(&mut self) {
+        self.stood = false;
+        if self.source.state().state == SourceState::Stopped {
+            self.source.set_state(SourceState::Running, "");
+        }
     }
 
     /// A command of which the state machine alone makes something.
@@ -215,9 +230,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// Goes on where no table needs a way out any more.
     async fn leave_stand(&mut self) -> Result<(), CaptureError> {
         let Some(standing) = self.standing.take_if(|s| s.tables.is_empty()) else { return Ok(()) };
-        if self.source.state().state == SourceState::Stopped {
-            self.source.set_state(SourceState::Running, "");
-        }
+        self.go_on();
         match standing.at {
             Stop::Refused(statement) => self.take_accepted(statement).await,
             Stop::Statement { .. } | Stop::Row => Ok(()),
@@ -267,7 +280,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.dropped.extend(standing.tables.iter().cloned());
         self.standing = None;
         self.withheld = true;
-        self.source.set_state(SourceState::Running, "");
+        self.go_on();
         Ok(true)
     }
 

@@ -77,6 +77,8 @@ pub(super) struct Session<'a, E: Engine, P: Publisher> {
     pub stream: E::Stream,
     pub copier: Copier<E>,
     pub standing: Option<Standing<E::Position>>,
+    /// It stood when it ended last, and the stream has not come there again: commands wait, for what they mean depends on it.
+    pub stood: bool,
     pub accepted: Option<Accepted>,
     /// Tables whose rows are passed over until the open group ends: they cannot be read, or are being taken out.
     pub dropped: BTreeSet<TableId>,

@@ -37,10 +37,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         Some(progress) => resume::<E>(progress, &settings.pipeline, &settings.prefix)?,
         None => begin(tools.engine, tools.publisher, settings).await?,
     };
-    if source.state().state == SourceState::Stopped {
-        // Where it still has to, it stands again.
-        source.set_state(SourceState::Running, "");
-    }
+    let stood = source.state().state == SourceState::Stopped;
     let events = tools.publisher.events().await?;
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
     let stream = open_stream(tools.engine, tools.publisher, &mut source, &shapes).await?;
@@ -48,6 +45,9 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         source.state().tables.values().filter(|t| !t.retired && !settings.captures(&t.id)).map(|t| t.id.clone()).collect();
     let joining = settings.tables.iter().map(|t| t.table.clone()).filter(|id| !source.captures(id)).collect();
     let resumed = source.state().rows_done;
+    // Not where all tables have just begun anew.
+    let stood = stood && source.state().state == SourceState::Stopped;
+    tools.reporter.committed(source.state());
     Ok(Session {
         tools,
         source,
@@ -55,6 +55,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         stream,
         copier: Copier::default(),
         standing: None,
+        stood,
         accepted: None,
         // In the middle of a group their rows still count.
         dropped: if resumed > 0 { leaving.iter().cloned().collect() } else { BTreeSet::new() },
@@ -157,5 +158,6 @@ async fn relocate<E: Engine, P: Publisher>(
         source.begin_at(at.clone(), shape, Some(*offset));
     }
     source.moved(at, now_ms());
+    source.set_state(SourceState::Running, "");
     publisher.commit(&source.progress(now_ms())).await
 }

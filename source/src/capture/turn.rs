@@ -139,6 +139,9 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if position == *self.source.position() && ts_ms <= self.source.state().commit_ts_ms && !self.in_group {
             return Ok(());
         }
+        if self.stood && position != *self.source.position() {
+            self.go_on();
+        }
         self.source.moved(position, ts_ms);
         self.in_group = false;
         self.resumed = 0;
@@ -242,6 +245,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             let tables = statement.tables.iter().map(|t| t.id.clone()).filter(|t| self.is_live(t)).collect();
             return self.stand_at(Standing { tables, message, at: Stop::Refused(statement) }).await;
         }
+        self.go_on();
         self.in_group = false;
         self.resumed = 0;
         let Statement { position, ts_ms, ddl, tables } = statement;
@@ -283,6 +287,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         tracing::error!(tables, position, reason = standing.message, "the source stands");
         self.source.set_state(SourceState::Stopped, message.clone());
         self.standing = Some(Standing { message, ..standing });
+        self.stood = false;
         // A way out that is there already is taken at once.
         self.next_poll = Instant::now();
         self.tools.reporter.state(super::status::State::Stopped, &self.source.state().message);

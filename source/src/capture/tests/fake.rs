@@ -74,7 +74,6 @@ struct World {
     /// `(table, value)`: a row whose second column has this value cannot be read.
     bad: Option<(TableId, i64)>,
     faults: usize,
-    reads: usize,
 }
 
 /// The server; clones are the same one.
@@ -216,11 +215,6 @@ impl Server {
 
     pub fn end(&self) -> Place {
         Place(self.world().log.len())
-    }
-
-    /// Chunks read so far.
-    pub fn reads(&self) -> usize {
-        self.world().reads
     }
 
     /// A table's rows, sorted.
@@ -479,7 +473,6 @@ impl ChunkReader for FakeReader {
         loop {
             tokio::task::yield_now().await;
             let mut world = self.server.world();
-            world.reads += 1;
             if world.visible >= at.0 {
                 break;
             }

@@ -1,6 +1,12 @@
 //! Order, exactly once and copies, also when the loop is dropped at any await.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use runtime::config::SnapshotMode;
@@ -133,8 +139,11 @@ async fn tables_join_and_leave_by_configuration() {
 #[tokio::test]
 async fn a_copy_goes_on_while_rows_and_changes_come() {
     let mut world = World::new(server(60), &["orders", "log"]);
-    let server = world.server.clone();
+    let (server, mut status) = (world.server.clone(), world.status.clone());
+    let finished = Arc::new(AtomicBool::new(false));
+    let done = finished.clone();
     let user = tokio::spawn(async move {
+        drop(status.wait_for(|s| s.epoch > 0).await.expect("status"));
         for n in 0..40 {
             server.insert(&[("orders", 1000 + n, n), ("log", n, n)]);
             server.update("orders", n, n + 500, n);
@@ -149,8 +158,10 @@ async fn a_copy_goes_on_while_rows_and_changes_come() {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        done.store(true, Ordering::SeqCst);
+        server.foreign();
     });
-    world.until(|s| s.tables.len() == 2 && s.seq > 150).await;
+    world.until(|_| finished.load(Ordering::SeqCst)).await;
     user.await.expect("user");
     world.until_caught_up().await;
     world.check(&["orders", "log"]);

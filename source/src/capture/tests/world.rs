@@ -88,8 +88,8 @@ impl World {
         let (stop, shutdown) = watch::channel(false);
         let (mut status, mut engine) = (self.status.clone(), self.server.engine());
         let watcher = async {
-            let seen = tokio::time::timeout(Duration::from_secs(20), status.wait_for(|s| done(s))).await;
-            assert!(seen.is_ok(), "the condition was not met in 20 s; status: {:?}", *self.status.borrow());
+            let seen = tokio::time::timeout(Duration::from_secs(20), status.wait_for(|s| done(s))).await.is_ok();
+            assert!(seen, "the condition was not met in 20 s; status: {:?}", *self.status.borrow());
             stop.send(true).expect("shutdown");
             std::future::pending::<()>().await;
         };
@@ -237,7 +237,7 @@ impl Event {
         let by_schema = |t: &&TableEvent| t.table.id == *table && t.value_schema == head.schema;
         let event = events.iter().flat_map(|e| &e.tables).find(by_schema).expect("a version with this schema");
         let fields = RowSchema::new(&event.table).fields;
-        let mut image = |reader: &mut Reader<'_>| {
+        let image = |reader: &mut Reader<'_>| {
             reader.some().expect("branch").then(|| fields.iter().map(|f| (f.column, reader.long().expect("long"))).collect())
         };
         let (before, after) = (image(&mut reader), image(&mut reader));
@@ -308,7 +308,7 @@ fn apply_change(image: &mut Vec<Image>, change: &SchemaChange) {
         SchemaChange::TruncateTable => image.clear(),
         SchemaChange::AddColumn { column, fill: Fill::Constant(Value::Integer(fill)) } => {
             let fill = i64::try_from(*fill).expect("fill");
-            image.iter_mut().for_each(|row| drop(row.insert(column.id, fill)));
+            image.iter_mut().for_each(|row| assert_eq!(row.insert(column.id, fill), None));
         }
         other => panic!("unexpected change {other:?}"),
     }
