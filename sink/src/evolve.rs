@@ -163,10 +163,9 @@ impl<T: Target, C: Consumer> Decider<T, C> {
         self.look = false;
         if self.session.is_none() {
             self.session = Some(self.target.session().await?);
-            self.expected.clear();
         }
         self.record_problems().await?;
-        let ledger = self.publish().await?;
+        let ledger = self.look().await?;
         match work(&ledger, &self.events) {
             Some(job) if self.decide(&job).await? => Ok(Round::Progress),
             Some(_) | None => Ok(Round::Idle),
@@ -199,23 +198,35 @@ impl<T: Target, C: Consumer> Decider<T, C> {
         self.shared.publish(view);
     }
 
-    /// Reads the ledger, and tells the workers where something that they look at is new.
-    async fn publish(&mut self) -> Result<Arc<Ledger>, SinkError> {
+    async fn read_ledger(&mut self) -> Result<Ledger, SinkError> {
         let mut ledger = self.session()?.ledger().await?;
+        prune(&mut ledger);
+        Ok(ledger)
+    }
+
+    /// Reads the ledger, and tells the workers where something that they look at is new.
+    async fn look(&mut self) -> Result<Arc<Ledger>, SinkError> {
+        let mut ledger = self.read_ledger().await?;
         // Shapes belong to the ledger that was read before and after them.
-        loop {
-            if same_decisions(&ledger, &self.view.ledger) && Arc::ptr_eq(&self.events, &self.view.events) && self.view.number > 0 {
-                return Ok(Arc::new(ledger));
-            }
+        while self.view.number == 0 || !same_decisions(&ledger, &self.view.ledger) {
             self.read_expected(&ledger).await?;
-            let after = self.session()?.ledger().await?;
+            let after = self.read_ledger().await?;
             let settled = same_decisions(&ledger, &after);
             ledger = after;
             if settled {
                 break;
             }
         }
+        self.tell(ledger).await
+    }
+
+    /// Gives the workers a view of this ledger, if it says something new. The expected shapes are those that belong to it.
+    async fn tell(&mut self, ledger: Ledger) -> Result<Arc<Ledger>, SinkError> {
         let ledger = Arc::new(ledger);
+        let known = self.view.number > 0 && Arc::ptr_eq(&self.events, &self.view.events);
+        if known && same_decisions(&ledger, &self.view.ledger) {
+            return Ok(ledger);
+        }
         let versions = Arc::new(self.view.versions.rebuild(&self.events, &self.expected));
         let view = View { number: self.view.number + 1, ledger: ledger.clone(), events: self.events.clone(), versions };
         self.view = Arc::new(view.clone());
@@ -226,7 +237,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
 
     /// Reads again what the tables that these decisions are about are expected to be.
     async fn read_expected(&mut self, ledger: &Ledger) -> Result<(), SinkError> {
-        let first = self.view.number == 0 || self.expected.is_empty();
+        let first = self.view.number == 0;
         let old = self.view.ledger.clone();
         let mut tables: BTreeSet<TableId> = BTreeSet::new();
         for (epoch, event) in self.events.iter() {
@@ -270,14 +281,26 @@ impl<T: Target, C: Consumer> Decider<T, C> {
     async fn decide(&mut self, job: &Job) -> Result<bool, SinkError> {
         self.session()?.lock().await?;
         self.read_events().await?;
-        let ledger = self.session()?.ledger().await?;
+        let ledger = self.read_ledger().await?;
+        if !same_decisions(&ledger, &self.view.ledger) {
+            self.read_expected(&ledger).await?;
+        }
         // Where another instance was first there may be other work now.
-        let moved = work(&ledger, &self.events).as_ref() != Some(job) || self.steps(job).await?;
+        let (moved, ledger) = match work(&ledger, &self.events).as_ref() == Some(job) {
+            true => self.steps(job, ledger).await?,
+            false => (true, ledger),
+        };
         // The rows behind the decision go on while the lock is given back.
-        self.publish().await?;
+        self.tell(ledger).await?;
         self.session()?.unlock().await?;
         Ok(moved)
     }
+}
+
+/// Final outcomes of decided epochs decide nothing any more; a store may leave them out.
+fn prune(ledger: &mut Ledger) {
+    let decided = ledger.decided;
+    ledger.outcomes.retain(|(epoch, _), outcome| *epoch > decided || !outcome.is_final());
 }
 
 /// Whether two ledgers differ in what they say of a table's changes.

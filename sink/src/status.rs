@@ -281,4 +281,4 @@ fn note(out: &mut String, indent: &str, message: &Json) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -170,6 +170,41 @@ async fn a_held_table_queues_its_changes_and_a_reload_leads_out() {
 }
 
 #[tokio::test]
+async fn a_held_change_is_approved_or_kept_and_its_queue_follows() {
+    use schemas::order::ledger::Approval;
+    use sink::review::approve;
+    for approval in [Approval::Approve { ddl: None }, Approval::Keep] {
+        let mut source = Source::new(&directory(if approval == Approval::Keep { "keep" } else { "approve" }), 2);
+        source.initial(vec![orders("orders")]);
+        let target = FakeTarget::default();
+        let running = start(&source, &target, holding(Kind::DropColumn));
+        let id = source.id("orders");
+        source.put("orders", 1, &[("n", n(1)), ("note", note("a"))]);
+        source.drop_column("orders", "note");
+        source.put("orders", 2, &[("n", n(2))]);
+        source.add_column("orders", "extra", 5);
+        source.put("orders", 3, &[("n", n(3)), ("extra", n(3))]);
+        until("the queue", &target, |t| fake::outcome(t, 3, &id) == Some(Outcome::Queued)).await;
+        let edited = Approval::Approve { ddl: Some(vec!["DROP TABLE orders".into()]) };
+        assert!(matches!(approve(&target, &id, edited, "ann").await, Err(SinkError::Refused(_))));
+        approve(&target, &id, approval.clone(), "ann").await.unwrap();
+        until("the end", &target, |t| caught_up(&source, t) && t.store().ledger.queued.is_empty()).await;
+        assert_eq!(fake::outcome(&target, 3, &id), Some(Outcome::Applied));
+        if approval == Approval::Keep {
+            assert_eq!(fake::outcome(&target, 2, &id), Some(Outcome::Kept));
+            let notes: Vec<Value> = target.rows(&id).iter().map(|row| row["note"].clone()).collect();
+            assert_eq!(notes, [note("a"), Value::Null, Value::Null]);
+        } else {
+            assert_eq!(fake::outcome(&target, 2, &id), Some(Outcome::Approved));
+            assert_same(&source, &target, "orders");
+        }
+        assert_eq!(target.store().audit.len(), 1);
+        assert!(matches!(approve(&target, &id, Approval::Keep, "ann").await, Err(SinkError::Refused(_))));
+        running.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_stop_ends_the_process_behind_what_came_before_and_a_reload_leads_on() {
     let mut source = Source::new(&directory("stop"), 2);
     source.initial(vec![orders("orders"), orders("lines")]);

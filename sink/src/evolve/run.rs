@@ -1,16 +1,16 @@
 //! The steps of a job: what `schemas::order` asks for, carried out and recorded.
 
 use schemas::{
-    event::{SchemaEvent, TableEvent, Version},
+    event::{SchemaEvent, TableEvent},
     order::{
         events::Asked,
-        ledger::{LedgerChange, Outcome},
+        ledger::{Broken, Ledger, LedgerChange, Outcome},
         sink::{Job, Run, RunKind, Step, failed, next},
     },
 };
 
 use super::{
-    Decider,
+    Decider, prune,
     verdict::{Planned, Rules, at},
 };
 use crate::{
@@ -19,62 +19,89 @@ use crate::{
     target::{Session, Target},
 };
 
-/// What became of a run before anything of it was recorded.
+/// What became of a run.
 enum Attempt {
-    Done(Version, schemas::table::Table),
+    /// Done and recorded; the ledger behind it.
+    Done(Ledger),
     /// Nothing was applied; what to tell.
     Failed(String),
 }
 
 impl<T: Target, C: Consumer> Decider<T, C> {
-    /// Asks for the next step until there is none. Under the lock. Tells whether there was one.
-    pub(super) async fn steps(&mut self, job: &Job) -> Result<bool, SinkError> {
+    /// Asks for the next step until there is none. Tells whether there was one, and the ledger behind it.
+    ///
+    /// Under the lock nobody else decides: the ledger behind a step is what [`Ledger::apply`] makes of it. Positions may have
+    /// moved on meanwhile, which only makes more possible later.
+    pub(super) async fn steps(&mut self, job: &Job, mut ledger: Ledger) -> Result<(bool, Ledger), SinkError> {
         let mut moved = false;
-        let events = self.events.clone();
-        let (_, tables) = job.tables(&events);
-        for table in tables {
-            self.read_one_expected(table).await?;
-        }
         loop {
-            let ledger = self.session()?.ledger().await?;
-            let rules = Rules { target: &*self.target, sink: &self.sink, events: &self.events, expected: &self.expected };
-            match next(&ledger, &self.events, job, &rules) {
-                None => return Ok(moved),
-                Some(Step::Record(changes)) => {
-                    let changes = self.worded(changes);
-                    self.session()?.record(&changes).await?;
-                    self.count(&changes);
-                }
-                Some(Step::Run(run)) => self.run_step(job, run).await?,
+            match next(&ledger, &self.events, job, &self.rules()) {
+                None => break,
+                Some(Step::Record(changes)) => ledger = self.record(job, &ledger, self.worded(changes)).await?,
+                Some(Step::Run(run)) => ledger = self.run_step(job, &ledger, run).await?,
             }
             moved = true;
         }
+        prune(&mut ledger);
+        Ok((moved, ledger))
     }
 
-    async fn run_step(&mut self, job: &Job, run: Run) -> Result<(), SinkError> {
+    fn rules(&self) -> Rules<'_, T> {
+        Rules { target: &*self.target, sink: &self.sink, events: &self.events, expected: &self.expected }
+    }
+
+    async fn record(&mut self, job: &Job, ledger: &Ledger, mut changes: Vec<LedgerChange>) -> Result<Ledger, SinkError> {
+        let after = self.behind(job, ledger, &mut changes)?;
+        self.session()?.record(&changes).await?;
+        self.count(&changes);
+        Ok(after)
+    }
+
+    /// The ledger behind these changes. Where nothing but "decided" is left of the job, it goes into the same transaction.
+    fn behind(&self, job: &Job, ledger: &Ledger, changes: &mut Vec<LedgerChange>) -> Result<Ledger, SinkError> {
+        let broken = |error: Broken| SinkError::Stop {
+            message: format!("sink {}: {error}. What Instar keeps in the target was altered by hand.", self.sink.name),
+        };
+        let mut after = ledger.clone();
+        changes.iter().try_for_each(|change| after.apply(change)).map_err(broken)?;
+        if let Some(Step::Record(more)) = next(&after, &self.events, job, &self.rules())
+            && more.iter().all(|change| matches!(change, LedgerChange::Decided(_)))
+        {
+            more.iter().try_for_each(|change| after.apply(change)).map_err(broken)?;
+            changes.extend(more);
+        }
+        Ok(after)
+    }
+
+    async fn run_step(&mut self, job: &Job, ledger: &Ledger, run: Run) -> Result<Ledger, SinkError> {
         let events = self.events.clone();
         let Some((event, part)) = events.get(run.epoch).and_then(|event| event.table(&run.table).map(|part| (event, part))) else {
             return Err(SinkError::Stop {
                 message: format!("epoch {} of table {} is not among the schema versions read", run.epoch, run.table),
             });
         };
-        match self.attempt(job, &run, event, part).await? {
-            Attempt::Done(version, shape) => drop(self.expected.insert(run.table.clone(), (version, shape))),
-            Attempt::Failed(reason) => {
-                let changes = failed(job, &run, &at(event, &reason), &[]);
-                self.session()?.record(&changes).await?;
-                self.count(&changes);
-            }
-        }
-        Ok(())
+        let reason = match self.attempt(job, ledger, &run, event, part).await? {
+            Attempt::Done(after) => return Ok(after),
+            Attempt::Failed(reason) => reason,
+        };
+        let changes = failed(job, &run, &at(event, &reason), &[]);
+        self.record(job, ledger, changes).await
     }
 
-    async fn attempt(&mut self, job: &Job, run: &Run, event: &SchemaEvent, part: &TableEvent) -> Result<Attempt, SinkError> {
+    async fn attempt(
+        &mut self,
+        job: &Job,
+        ledger: &Ledger,
+        run: &Run,
+        event: &SchemaEvent,
+        part: &TableEvent,
+    ) -> Result<Attempt, SinkError> {
         let planned = match self.plan(run, event, part).await? {
             Ok(planned) => planned,
             Err(reason) => return Ok(Attempt::Failed(reason)),
         };
-        let outcome = self.outcome(job, run, part, &planned);
+        let mut outcome = self.outcome(job, run, part, &planned);
+        let after = self.behind(job, ledger, &mut outcome)?;
         let session = self.session()?;
         let done = if planned.statements.is_empty() {
             session.record(&outcome).await
@@ -85,7 +112,8 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             Ok(()) => {
                 self.count(&outcome);
                 tracing::info!(sink = %self.sink.name, table = %run.table, epoch = run.epoch, "schema change done");
-                Ok(Attempt::Done(part.version, planned.shape))
+                self.expected.insert(run.table.clone(), (part.version, planned.shape));
+                Ok(Attempt::Done(after))
             }
             Err(SinkError::Stop { message } | SinkError::Refused(message)) => Ok(Attempt::Failed(message)),
             Err(SinkError::BadValue { message, .. } | SinkError::Incomplete { message, .. }) => Ok(Attempt::Failed(message)),

@@ -94,7 +94,13 @@ fn sink(ledger: Ledger) -> SinkSnapshot {
             ((3, id("orders")), text(Outcome::Queued, "", &[])),
             ((4, id("lines")), text(Outcome::Applied, "added", &["ALTER TABLE lines ADD COLUMN more int"])),
         ]),
-        holds: BTreeMap::from([(id("orders"), HoldText { reason: "`note` is dropped. Reload the table.".into(), proposed: vec![] })]),
+        holds: BTreeMap::from([(
+            id("orders"),
+            HoldText {
+                reason: "`note` is dropped. Reload the table.".into(),
+                proposed: vec!["ALTER TABLE orders DROP COLUMN note".into()],
+            },
+        )]),
         stop_at_row: None,
     };
     let first = BTreeMap::from([(Lane { table: id("orders"), lane: 0 }, FirstRow { epoch: 2, ts_ms: 1_700_000_001_500 })]);
@@ -149,6 +155,15 @@ fn snapshot<'a>(
         sinks: BTreeMap::from([("warehouse".to_owned(), sink)]),
         now_ms: 1_700_000_012_000,
     }
+}
+
+pub(crate) fn held_snapshot() -> SinkSnapshot {
+    sink(ledger())
+}
+
+pub(crate) fn with_snapshot(sink: SinkSnapshot, test: impl FnOnce(&Snapshot<'_>)) {
+    let (events, ends, progress) = (events(), ends(), progress(None));
+    test(&snapshot(&events, &ends, &progress, sink));
 }
 
 #[test]
