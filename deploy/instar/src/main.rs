@@ -1,6 +1,5 @@
 //! The one binary: every command of a pipeline.
 
-mod admin;
 mod cli;
 mod command;
 mod desk;

@@ -1,18 +1,17 @@
 //! One process with the source and all sinks: `instar run`.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use runtime::{
     config::{OnStop, Pipeline, Retry, SourceEngine, TargetEngine},
-    control,
+    control::{self, Request},
     log::Log,
     shutdown::Shutdown,
+    telemetry::Metrics,
 };
+use serde_json::json;
 use sink::{
+    admin::{self, Admin, StatusSource},
     consumer::local::LocalConsumer,
     error::SinkError,
     postgres::PostgresTarget,
@@ -43,47 +42,56 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// What a process has to end once it is asked to.
 const GRACE: Duration = Duration::from_secs(9);
 
-/// What the parts are doing.
-struct Parts {
-    source: watch::Receiver<SourceStatus>,
-    sinks: BTreeMap<String, Arc<Shared>>,
-    /// Parts that have ended, with the reason.
-    ended: Mutex<BTreeMap<String, String>>,
-}
+/// What the parts are doing: `source`, and the sinks by name.
+#[derive(Default)]
+struct Parts(BTreeMap<String, watch::Sender<Liveness>>);
 
 const SOURCE: &str = "source";
 
 impl Parts {
-    fn end(&self, part: &str, reason: &str) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(part.to_owned(), reason.to_owned());
+    /// Adds a part whose state is told by `follow` until the part ends.
+    fn add<S: Clone + Send + Sync + 'static>(&mut self, name: &str, mut states: watch::Receiver<S>, liveness: fn(&S) -> Liveness) {
+        let sender = watch::Sender::new(liveness(&states.borrow()));
+        self.0.insert(name.to_owned(), sender.clone());
+        tokio::spawn(async move {
+            while states.changed().await.is_ok() {
+                sender.send_replace(liveness(&states.borrow_and_update()));
+            }
+        });
     }
 
-    fn ended(&self, part: &str) -> Option<String> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(part).cloned()
+    fn end(&self, part: &str, state: Liveness) {
+        if let Some(sender) = self.0.get(part) {
+            sender.send_replace(state);
+        }
+    }
+
+    fn state(&self, part: &str) -> Liveness {
+        self.0.get(part).map_or(Liveness::Down, |sender| sender.borrow().clone())
+    }
+
+    fn watch(&self) -> Vec<(String, watch::Receiver<Liveness>)> {
+        self.0.iter().map(|(name, sender)| (name.clone(), sender.subscribe())).collect()
     }
 }
 
 impl Live for Parts {
     fn source(&self) -> Liveness {
-        if let Some(reason) = self.ended(SOURCE) {
-            return if reason.is_empty() { Liveness::Down } else { Liveness::Stopped(reason) };
-        }
-        let status = self.source.borrow();
-        match status.state {
-            State::Starting | State::Running => Liveness::Running,
-            State::Retrying => Liveness::Retrying(status.message.clone()),
-            State::Paused => Liveness::Paused,
-            State::Stopped => Liveness::Stopped(status.message.clone()),
-            State::Down => Liveness::Down,
-        }
+        self.state(SOURCE)
     }
 
     fn sink(&self, name: &str) -> Liveness {
-        match (self.ended(name), self.sinks.get(name)) {
-            (Some(reason), _) => Liveness::Stopped(reason),
-            (None, Some(shared)) => shared.state().borrow().clone(),
-            (None, None) => Liveness::Down,
-        }
+        self.state(name)
+    }
+}
+
+fn source_liveness(status: &SourceStatus) -> Liveness {
+    match status.state {
+        State::Starting | State::Running => Liveness::Running,
+        State::Retrying => Liveness::Retrying(status.message.clone()),
+        State::Paused => Liveness::Paused,
+        State::Stopped => Liveness::Stopped(status.message.clone()),
+        State::Down => Liveness::Down,
     }
 }
 
@@ -106,14 +114,15 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let (end_source, source_ended) = watch::channel(false);
     let mut parts = JoinSet::new();
     let (reporter, source_status) = Reporter::new();
+    let mut live = Parts::default();
+    live.add(SOURCE, source_status, source_liveness);
     spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
-    let mut sinks = BTreeMap::new();
     for name in pipeline.sinks.keys() {
-        sinks.insert(name.clone(), spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?);
+        let shared = spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?;
+        live.add(name, shared.state(), Liveness::clone);
     }
-    let live = Arc::new(Parts { source: source_status, sinks, ended: Mutex::default() });
-    let desk = Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone()));
-    let desk = Arc::new(desk);
+    let live = Arc::new(live);
+    let desk = Arc::new(Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone())));
     let serving = {
         let desk = desk.clone();
         control::serve(&log, move |request| {
@@ -122,13 +131,39 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
         })
     };
     let _serving = serving.map_err(|e| Failure::error(format!("{}: the socket for commands: {e}", log.directory().display())))?;
-    let _admin = crate::admin::serve(&pipeline, desk, live.clone(), metrics).await?;
+    serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
     let result = supervise(&pipeline, &log, &live, &mut parts, &shutdown).await;
     end.request();
     end_source.send_replace(true);
     drain(&mut parts).await;
     result
+}
+
+/// Binds to `admin.listen` and says where.
+async fn serve_admin(
+    pipeline: &Arc<Pipeline>,
+    desk: Arc<Desk>,
+    parts: Vec<(String, watch::Receiver<Liveness>)>,
+    metrics: Metrics,
+    ended: Shutdown,
+) -> Result<(), Failure> {
+    let listen = pipeline.admin.listen;
+    let (listener, address) = admin::bind(listen).await.map_err(|e| {
+        Failure::error(format!("admin.listen {listen}: {e}; choose another address, or give --admin ADDR (port 0: any free port)"))
+    })?;
+    tracing::info!("status at http://{address}/");
+    let status: StatusSource = Arc::new(move || {
+        let desk = desk.clone();
+        Box::pin(async move { desk.handle(Request::new("status", json!({}))).await.map_err(|e| e.message) })
+    });
+    let pages = Admin { pipeline: pipeline.name.clone(), parts, status, metrics: Arc::new(move || metrics.render()) };
+    tokio::spawn(async move {
+        if let Err(error) = admin::serve(listener, pages, ended).await {
+            tracing::warn!(%error, "the admin server ended");
+        }
+    });
+    Ok(())
 }
 
 fn spawn_source(
@@ -224,19 +259,19 @@ async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts
 fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
     match part {
         Part::Source(Ok(SourceEnded::Copied)) => {
-            live.end(SOURCE, "");
+            live.end(SOURCE, Liveness::Down);
             Ok(true)
         }
         Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
         Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
-            live.end(SOURCE, &message);
+            live.end(SOURCE, Liveness::Stopped(message));
             Ok(false)
         }
         Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
         Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
         Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
             tracing::error!(sink = name, reason = message, "stopped: needs operator");
-            live.end(&name, &message);
+            live.end(&name, Liveness::Stopped(message));
             Ok(false)
         }
         Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),
