@@ -4,6 +4,7 @@
 //! plans in the session that holds the sink's lock. It remembers nothing that is not read again.
 
 mod create;
+pub mod dry;
 mod row;
 mod run;
 mod verdict;

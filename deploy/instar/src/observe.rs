@@ -16,6 +16,7 @@ use sink::{
     consumer::local::LocalConsumer,
     error::SinkError,
     postgres::PostgresTarget,
+    review,
     status::{
         self, Liveness, SinkSnapshot, Snapshot,
         gather::{self, Topics},
@@ -104,6 +105,13 @@ impl Observer {
     pub async fn history(&self, table: Option<&TableId>) -> Result<Json, SinkError> {
         let reading = self.read().await?;
         Ok(history::history(&self.snapshot(&reading), table))
+    }
+
+    /// The review cards of every sink.
+    pub async fn cards(&self) -> Result<Json, SinkError> {
+        let reading = self.read().await?;
+        let snapshot = self.snapshot(&reading);
+        Ok(self.pipeline.sinks.keys().flat_map(|name| review::cards(&snapshot, name)).collect())
     }
 }
 

@@ -132,3 +132,40 @@ impl Engine for MySql {
         snapshot::Reader::open(self.config.clone(), server).await
     }
 }
+
+/// A statement read as if the log had it.
+#[derive(Debug, Clone)]
+pub enum Explained {
+    /// The table's shape behind it, and the typed changes.
+    Changes { shape: Table, changes: Vec<schemas::change::SchemaChange> },
+    /// It does nothing to the table.
+    Nothing,
+    /// The source would stand before it.
+    Stands(String),
+}
+
+impl MySql {
+    /// Reads a statement against a table's shape, under this server's settings; runs nothing.
+    pub async fn explain(&mut self, ddl: &str, table: &Table) -> Result<Explained, CaptureError> {
+        use schemas::ddl::mysql::{Parsed, apply, parse};
+        let (conn, server) = self.catalog().await?;
+        self.catalog = Some(conn);
+        let context = server.catalog_context(&table.id.namespace);
+        let statement = match parse(ddl.as_bytes(), &context) {
+            Parsed::Tables(statement) => statement,
+            Parsed::Nothing | Parsed::Transaction(_) => return Ok(Explained::Nothing),
+            Parsed::RowChange { .. } => return Ok(Explained::Stands("it changes rows: that is not a change of shape".into())),
+            Parsed::Unknown { why, .. } => return Ok(Explained::Stands(why)),
+        };
+        let known = std::collections::BTreeMap::from([(table.id.clone(), table.clone())]);
+        let effects = match apply(&statement, &context, &known) {
+            Ok(effects) => effects,
+            Err(refusal) => return Ok(Explained::Stands(refusal.why)),
+        };
+        let Some(effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else { return Ok(Explained::Nothing) };
+        if effect.changes.is_empty() {
+            return Ok(Explained::Nothing);
+        }
+        Ok(Explained::Changes { shape: effect.shape.unwrap_or_else(|| table.clone()), changes: effect.changes })
+    }
+}

@@ -1,12 +1,15 @@
-//! `instar accept FILE [TABLE]`: a statement had no effect.
+//! `instar accept FILE [TABLE]`: the statement that the source stands at had no effect on a table.
 
-use super::{load, optional_table};
+use source::capture::Command;
+
+use super::{load, optional_table, tell_source};
 use crate::{
     cli::Accept,
     exit::{Exit, Failure},
 };
 
 pub async fn run(args: Accept) -> Result<Exit, Failure> {
-    optional_table(&load(&args.file)?, args.table.as_deref())?;
-    Err(Failure::not_built("instar accept"))
+    let pipeline = load(&args.file)?;
+    let table = optional_table(&pipeline, args.table.as_deref())?.map(|t| t.to_string());
+    tell_source(pipeline, &Command::Accept { table }, "accept", args.output).await
 }
