@@ -75,7 +75,9 @@ pub(super) fn option(cursor: &mut Cursor<'_>) -> Result<Option<Clause>, Fault> {
             "a table with system versioning is not followed: its log has hidden columns and the primary key holds one of them".into()
         );
     }
-    if PLAIN.iter().any(|option| cursor.is(0, option)) {
+    // MariaDB prints an engine's own options in quotes.
+    let quoted = matches!(cursor.peek(), Some(Kind::Quoted(name)) if PLAIN.iter().any(|option| name.eq_ignore_ascii_case(option)));
+    if quoted || PLAIN.iter().any(|option| cursor.is(0, option)) {
         cursor.at += 1;
         cursor.eat_punct(b'=');
         value(cursor)?;
