@@ -1,5 +1,7 @@
 //! The order protocol's functions one by one: ledger, admission, decisions, cursor, source.
 
+#![expect(clippy::unwrap_used, reason = "a test ends there")]
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use schemas::{
