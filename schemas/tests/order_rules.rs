@@ -1,5 +1,7 @@
 //! The order protocol's functions one by one: ledger, admission, decisions, cursor, source.
 
+#![expect(clippy::unwrap_used, reason = "a test ends there")]
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use schemas::{
@@ -266,7 +268,7 @@ fn an_approval_or_queued_change_is_void_once_a_reload_was_read() {
     let approved = ledger(&[LedgerChange::Decided(1), hold(1, "a"), approve]);
     let queued = ledger(&[LedgerChange::Decided(1), LedgerChange::Queue { table: id("a"), epoch: 1 }]);
     let change = event(1, EventKind::Ddl, &["a"], 0);
-    let (before, after) = (events(&[change.clone()]), events(&[change, event(2, EventKind::Reload, &["a"], 0)]));
+    let (before, after) = (events(std::slice::from_ref(&change)), events(&[change, event(2, EventKind::Reload, &["a"], 0)]));
     for (state, job) in [(approved, Job::Approval { epoch: 1, table: id("a") }), (queued, Job::Queued { epoch: 1, table: id("a") })] {
         assert_eq!(work(&state, &before), Some(job.clone()));
         assert!(next(&state, &before, &job, &Always(Verdict::Run)).is_some());
