@@ -143,19 +143,27 @@ impl Records {
         Self { next, ..Self::default() }
     }
 
-    /// Adds a block of this length, which `read` puts into place, and takes its records from `from` on. The block is walked whole, so
-    /// that reading it cannot fail later.
-    pub(super) fn push<E>(&mut self, length: usize, from: Offset, read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), Pushed<E>> {
+    /// Adds a block of this length, which `read` puts into place, and takes its records from `from` up to (not including) `until`. The
+    /// block is walked whole, so that reading it cannot fail later.
+    pub(super) fn push<E>(
+        &mut self,
+        length: usize,
+        (from, until): (Offset, Offset),
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), Pushed<E>> {
         let start = self.bytes.len();
         self.bytes.resize(start + length, 0);
         read(&mut self.bytes[start..]).map_err(Pushed::Read)?;
         let block = &self.bytes[start..];
         let header = Header::read(block).ok_or(Pushed::Broken("its header is cut"))?;
         let (mut at, mut offset) = (HEADER, header.first);
-        let mut begin = HEADER;
+        let (mut begin, mut end) = (HEADER, None);
         for _ in 0..header.count {
             if offset == from {
                 begin = at;
+            }
+            if offset == until {
+                end = Some(at);
             }
             let (_, size) = record(&block[at..], offset).ok_or(Pushed::Broken("a record is cut"))?;
             at += size;
@@ -164,8 +172,8 @@ impl Records {
         if at != block.len() {
             return Err(Pushed::Broken("bytes are left behind its records"));
         }
-        self.spans.push(Span { first: header.first.max(from), range: start + begin..start + length });
-        self.next = offset;
+        self.spans.push(Span { first: header.first.max(from), range: start + begin..start + end.unwrap_or(length) });
+        self.next = offset.min(until);
         Ok(())
     }
 
@@ -244,8 +252,8 @@ fn record(bytes: &[u8], offset: Offset) -> Option<(Record<'_>, usize)> {
 mod tests {
     use super::*;
 
-    fn push(records: &mut Records, block: &[u8], from: Offset) -> Result<(), Pushed<()>> {
-        records.push(block.len(), from, |out| {
+    fn push(records: &mut Records, block: &[u8], from: Offset, until: Offset) -> Result<(), Pushed<()>> {
+        records.push(block.len(), (from, until), |out| {
             out.copy_from_slice(block);
             Ok(())
         })
@@ -268,11 +276,15 @@ mod tests {
         assert_eq!(Header::read(&block), Some(Header { time: 42, first: 100, count: 5 }));
         for skip in 0..rows.len() {
             let mut records = Records::default();
-            push(&mut records, &block, 100 + skip as u64).unwrap();
+            push(&mut records, &block, 100 + skip as u64, u64::MAX).unwrap();
             let got: Vec<_> = records.iter().map(|r| (r.offset, r.key.map(<[u8]>::to_vec), r.value.to_vec())).collect();
             let want: Vec<_> = rows.iter().enumerate().skip(skip).map(|(i, (k, v))| (100 + i as u64, k.clone(), v.clone())).collect();
             assert_eq!(got, want);
             assert_eq!(records.next(), 105);
+            let mut cut = Records::default();
+            push(&mut cut, &block, 100 + skip as u64, 101 + skip as u64).unwrap();
+            let got: Vec<_> = cut.iter().map(|r| (r.offset, r.value)).collect();
+            assert_eq!((got, cut.next()), (vec![(100 + skip as u64, rows[skip].1.as_slice())], 101 + skip as u64));
         }
     }
 
@@ -283,10 +295,10 @@ mod tests {
         builder.push(None, b"x");
         let block = builder.finish(1, 0).to_vec();
         for length in 0..block.len() {
-            assert!(push(&mut Records::default(), &block[..length], 0).is_err(), "{length}");
+            assert!(push(&mut Records::default(), &block[..length], 0, u64::MAX).is_err(), "{length}");
         }
         let mut long = block.clone();
         long.push(0);
-        assert_eq!(push(&mut Records::default(), &long, 0), Err(Pushed::Broken("bytes are left behind its records")));
+        assert_eq!(push(&mut Records::default(), &long, 0, u64::MAX), Err(Pushed::Broken("bytes are left behind its records")));
     }
 }

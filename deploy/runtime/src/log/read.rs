@@ -19,6 +19,8 @@ struct Lane<'l> {
     topic: &'l Topic,
     lane: u32,
     from: Offset,
+    /// A commit of this moment may be in the store already and not in the bounds: what is behind these is read next time.
+    until: Offset,
     max_bytes: usize,
 }
 
@@ -38,7 +40,12 @@ impl Log {
             return Ok(Records::at(from));
         }
         let transaction = self.store()?.begin_read(&self.0.directory)?;
-        let read = Lane { log: self, topic, lane, from, max_bytes };
+        let until = match topic.keep {
+            Keep::Retention | Keep::Forever => bounds.end,
+            // That commit has taken away the record that the bounds name.
+            Keep::Newest => Offset::MAX,
+        };
+        let read = Lane { log: self, topic, lane, from, until, max_bytes };
         let records = match topic.keep {
             Keep::Retention => read.rows(&transaction)?,
             Keep::Forever | Keep::Newest => read.stored(&transaction, BLOCKS, Records::at(from))?,
@@ -66,11 +73,11 @@ impl Lane<'_> {
             if first > records.next() {
                 return Err(self.expired(first));
             }
-            if !self.takes(&records, length as usize) {
+            if first >= self.until || !self.takes(&records, length as usize) {
                 return Ok(records);
             }
             let location = Location { segment, position, length };
-            let pushed = records.push(length as usize, self.from, |out| self.log.0.segments.read(location, out));
+            let pushed = records.push(length as usize, (self.from, self.until), |out| self.log.0.segments.read(location, out));
             match pushed {
                 Ok(()) => {}
                 // Retention removed it just now.
@@ -105,10 +112,10 @@ impl Lane<'_> {
                 Keep::Forever if first > records.next() => return Err(self.broken(last, "the block before it is missing")),
                 Keep::Retention | Keep::Forever | Keep::Newest => {}
             }
-            if !self.takes(&records, block.len()) {
+            if first >= self.until || !self.takes(&records, block.len()) {
                 break;
             }
-            let pushed = records.push(block.len(), self.from, |out| {
+            let pushed = records.push(block.len(), (self.from, self.until), |out| {
                 out.copy_from_slice(block);
                 io::Result::Ok(())
             });

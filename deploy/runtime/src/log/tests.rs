@@ -404,6 +404,42 @@ fn segments(directory: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_reader_beside_a_writer_sees_every_record_once_and_never_more_than_the_ends() {
+    let directory = Directory::new("beside");
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    const LAST: u64 = 30_000;
+    let writer = std::thread::spawn({
+        let (log, rows) = (log.clone(), rows.clone());
+        move || {
+            let mut next = 0;
+            while next < LAST {
+                let mut transaction = log.begin();
+                // Mostly small commits, and now and then one that makes all before it settle.
+                for _ in 0..if next % 700 < 40 { 1500 } else { 40 } {
+                    transaction.append(&rows, 0, None, &[next.to_le_bytes().as_slice(), &[0; 120]].concat()).unwrap();
+                    next += 1;
+                }
+                transaction.commit().unwrap();
+            }
+            next
+        }
+    });
+    let mut at = 0;
+    while at < LAST {
+        let records = log.records(&rows, 0, at, 1 << 16).unwrap();
+        for record in &records {
+            assert_eq!((record.offset, &record.value[..8]), (at, at.to_le_bytes().as_slice()));
+            at += 1;
+        }
+        assert_eq!(records.next(), at);
+        assert!(at <= log.ends(&rows)[0]);
+    }
+    let last = writer.join().unwrap();
+    assert_eq!(all(&log, &rows, 0, 0).len() as u64, last);
+}
+
+#[test]
 fn small_commits_settle_into_a_segment_and_are_read_as_before() {
     let directory = Directory::new("settle");
     let log = Log::open(&directory.0, LogOptions { partitions: 2, ..LogOptions::default() }).unwrap();
