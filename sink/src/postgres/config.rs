@@ -20,6 +20,11 @@ use crate::error::SinkError;
 /// Certificates of public authorities, where the system keeps them.
 const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
+/// What a session of ours must never inherit from the settings of the server, the database or the role.
+const OPTIONS: &str = "-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres \
+-c extra_float_digits=1 -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 \
+-c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off";
+
 /// All that is needed to open a connection.
 #[derive(Clone)]
 pub struct Settings {
@@ -41,10 +46,7 @@ impl Settings {
         client.application_name(format!("instar {}", sink.name));
         client.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
         client.tcp_user_timeout(Duration::from_secs(60));
-        // What a session of ours must never inherit from the server's or the role's settings.
-        client.options(
-            "-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1",
-        );
+        client.options(OPTIONS);
         if let Some(password) = &url.password {
             client.password(password.reveal());
         }

@@ -324,6 +324,22 @@ async fn a_refusal_by_the_server_names_the_table_and_rolls_all_back() {
 }
 
 #[tokio::test]
+async fn settings_of_the_role_do_not_reach_our_sessions() {
+    let Some((database, version)) = with_people().await else { return };
+    let name = database.url.database.clone().unwrap();
+    database
+        .sql(&format!(
+            "ALTER DATABASE {name} SET default_transaction_read_only = on; ALTER DATABASE {name} SET statement_timeout = 1; \
+             ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
+        ))
+        .await;
+    let mut writer = database.target.writer().await.unwrap();
+    let rows: Vec<_> = (0..5_000).map(|i| (key(i), person(i, "p", None))).collect();
+    write(&mut writer, &version, 0, rows.iter().map(|(k, r)| upsert(k, r)).collect()).await.unwrap();
+    assert_eq!(database.one("SELECT count(*) FROM shop.people").await, "5000");
+}
+
+#[tokio::test]
 async fn odd_names_are_quoted() {
     let Some(database) = database().await else { return };
     let name = "o\"dd 'ta.ble";

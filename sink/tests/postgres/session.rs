@@ -36,7 +36,9 @@ fn applied(table: &Table) -> Vec<LedgerChange> {
 }
 
 /// A plan of these actions, with the shapes that `change` gives.
-fn plan(before: &Table, actions: Vec<(Action, fn(&mut Table))>) -> Vec<PlannedStatement> {
+type Change = fn(&mut Table);
+
+fn plan(before: &Table, actions: Vec<(Action, Change)>) -> Vec<PlannedStatement> {
     let mut table = before.clone();
     let mut steps = Vec::new();
     for (action, change) in actions {
