@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod config;
 pub mod decode;
+pub mod event;
 pub mod group;
 pub mod literal;
 pub mod lock;

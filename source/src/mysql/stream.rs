@@ -24,7 +24,8 @@ use super::{
         rows::{Encoder, Rows},
         table_map::TableMap,
     },
-    group::{Event, Groups, kind},
+    event::{Event, kind},
+    group::Groups,
     position::{Gtids, Position, mysql::Origin},
     server::{self, Purpose, Server},
 };

@@ -380,3 +380,22 @@ async fn rows_of_xa_transactions_stop_before_anything_of_them_is_published() {
         assert!(heard.stands.len() == 1 && heard.stands[0].contains("XA"), "{flavour:?}: {:?}", heard.stands);
     }
 }
+
+#[tokio::test]
+async fn a_transaction_larger_than_what_is_kept_back_comes_whole_and_once() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "large").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, a LONGTEXT)").await;
+        let statements = [
+            "BEGIN",
+            "INSERT INTO t VALUES (1, REPEAT('a', 5000000))",
+            "INSERT INTO t VALUES (2, REPEAT('b', 5000000))",
+            "INSERT INTO t VALUES (3, 'c')",
+            "COMMIT",
+        ];
+        let heard = told(&mut world, &["t"], &statements).await;
+        assert_eq!(heard.rows.iter().map(|row| row.key[0] / 2).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(heard.rows[1].after.as_ref().unwrap().len(), 5_000_000 + 6);
+        assert_eq!((heard.commits.len(), heard.stands.len()), (1, 0));
+    }
+}

@@ -143,3 +143,18 @@ async fn a_table_without_a_key_is_one_view_at_a_place() {
         drop(stream);
     }
 }
+
+#[tokio::test]
+async fn without_gtids_a_chunk_waits_for_what_stands_in_the_log() {
+    use source::mysql::position::{Gtids, Position};
+    let Some(mut world) = World::new(Flavour::MySql, "by_file").await else { return };
+    world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
+    world.run("INSERT INTO t VALUES (1), (2)").await;
+    let mut engine = world.engine(&["t"]);
+    let (at, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+    let mut reader = engine.reader().await.unwrap();
+    let by_file = Position { gtids: Gtids::None, ..at };
+    let mut rows = Rows::default();
+    let chunk = reader.read(&published(&shapes[0]), &Bounds::default(), &by_file, &mut rows).await.unwrap();
+    assert!(matches!(chunk, Chunk::Read { rows: 2, .. }), "{chunk:?}");
+}

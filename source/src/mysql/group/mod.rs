@@ -1,56 +1,33 @@
 //! Puts the log's events together to groups: what is published is known to be committed. Pure.
 
+mod statement;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
 };
 
-use schemas::{
-    ddl::mysql::{Context, Control},
-    table::{Table, TableId},
-};
+use schemas::table::{Table, TableId};
 
 use super::{
     decode::{
         Malformed,
         cursor::Cursor,
-        gtid::{AlterPhase, MariaDbGtid, MySqlGtid},
-        query::{Form, Query},
+        gtid::{MariaDbGtid, MySqlGtid},
+        query::Form,
         referee::Referee,
         rows::{self, Kind, Rows},
         table_map::TableMap,
     },
+    event::{Event, IGNORABLE, behind, kind},
     position::{Gtids, Position},
     server::Server,
-    shapes::{Session, Shapes, Verdict, names},
+    shapes::{Shapes, names},
 };
-use crate::{
-    engine::{Entry, Statement},
-    error::CaptureError,
-};
+use crate::{engine::Entry, error::CaptureError};
 
 /// A group up to this many bytes is kept back until its end is known; a larger one is passed on while it is read.
 const KEPT_BACK: usize = 8 << 20;
-
-/// One event of the log.
-#[derive(Debug, Clone)]
-pub struct Event {
-    pub kind: u8,
-    pub flags: u16,
-    pub timestamp: u32,
-    pub server_id: u32,
-    /// Of the header: where the next event begins, the lower 32 bits; 0 for artificial events.
-    pub log_pos: u32,
-    /// With the header.
-    pub size: u32,
-    /// Out of a compressed transaction: its positions say nothing.
-    pub unpacked: bool,
-    pub body: Vec<u8>,
-    /// Of tagged GTID events, which the driver reads.
-    pub tagged: Option<MySqlGtid>,
-}
-
-const IGNORABLE: u16 = 0x80;
 
 #[derive(Debug, Clone)]
 enum Identity {
@@ -396,111 +373,6 @@ impl Groups {
         tables
     }
 
-    fn query(&mut self, event: &Event, form: Form) -> Step {
-        let query = Query::read(&event.body, form, self.server.mariadb)?;
-        if query.text.eq_ignore_ascii_case(b"BEGIN") {
-            return self.control(event, &query, &Control::Begin);
-        }
-        let context = self.server.context(&query);
-        let alter = match self.group.as_ref().map(|g| &g.identity) {
-            Some(Identity::MariaDb(gtid)) => gtid.alter,
-            Some(Identity::Anonymous | Identity::MySql(_)) | None => AlterPhase::None,
-        };
-        if matches!(alter, AlterPhase::Start | AlterPhase::Rollback) {
-            self.end_group();
-            return Ok(());
-        }
-        let session = Session { server: event.server_id, thread: query.thread };
-        let begun = self.group.as_ref().is_some_and(|group| group.begun);
-        if query.error_code != 0 || begun {
-            self.inside_or_failed(&query, &context, session)?;
-        }
-        if query.error_code != 0 {
-            self.end_standalone(&query);
-            return Ok(());
-        }
-        match self.shapes.statement(&query.text, &context, session) {
-            Verdict::Nothing => {
-                self.end_standalone(&query);
-                Ok(())
-            }
-            Verdict::Transaction(control) => self.control(event, &query, &control),
-            Verdict::Stand { tables, message } => Err(Halt::Stand { tables, ddl: Some(query.printed()), message }),
-            Verdict::Tables(tables) => {
-                self.statement(event, &query, tables);
-                Ok(())
-            }
-        }
-    }
-
-    /// A statement that failed on the server, or that shares its group with rows, must not be one of captured tables.
-    fn inside_or_failed(&self, query: &Query, context: &Context, session: Session) -> Step {
-        let why = if query.error_code == 0 {
-            "the statement stands in one group with rows".to_owned()
-        } else {
-            format!("the statement failed on the server with error {} and may have had a part of its effect", query.error_code)
-        };
-        let tables: Vec<TableId> = match self.shapes.clone().statement(&query.text, context, session) {
-            Verdict::Nothing | Verdict::Transaction(_) => return Ok(()),
-            Verdict::Tables(tables) => tables.into_iter().map(|table| table.id).collect(),
-            Verdict::Stand { tables, .. } if query.error_code != 0 => tables,
-            // It stands by itself, and says better why.
-            Verdict::Stand { .. } => return Ok(()),
-        };
-        let message = format!("{why}; it may have touched {}", names(&tables));
-        Err(Halt::Stand { tables, ddl: Some(query.printed()), message })
-    }
-
-    fn control(&mut self, event: &Event, query: &Query, control: &Control) -> Step {
-        match control {
-            Control::Begin | Control::XaStart(_) => {
-                let group = self.group.get_or_insert_with(|| Group::new(Identity::Anonymous, None, i64::from(event.timestamp) * 1000));
-                group.begun = true;
-                group.xa |= matches!(control, Control::XaStart(_));
-            }
-            Control::Commit => self.end_group(),
-            Control::XaCommit { .. } => self.end_group(),
-            Control::Savepoint(_) | Control::Release(_) => {
-                if let Some(group) = &mut self.group {
-                    group.savepoints = true;
-                }
-            }
-            Control::XaEnd(_) | Control::XaPrepare(_) => {}
-            Control::Rollback | Control::RollbackTo(_) | Control::XaRollback(_) => {
-                let tables = self.group_tables();
-                if !tables.is_empty() {
-                    let message = format!(
-                        "a part of a transaction with rows of {} was rolled back in the log; this cannot be followed yet: reload",
-                        names(&tables)
-                    );
-                    return Err(Halt::Stand { tables, ddl: Some(query.printed()), message });
-                }
-                if !matches!(control, Control::RollbackTo(_)) {
-                    self.end_group();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn statement(&mut self, event: &Event, query: &Query, tables: Vec<crate::engine::StatementTable>) {
-        let ts_ms = self.group.as_ref().map_or(i64::from(event.timestamp) * 1000, |group| group.ts_ms);
-        let group = self.group.take();
-        self.advance(group.as_ref());
-        let statement = Statement { position: self.position.clone(), ts_ms, ddl: query.printed(), tables };
-        self.ready.push_back(Entry::Statement(statement));
-    }
-
-    /// A statement that is a group by itself ends it.
-    fn end_standalone(&mut self, query: &Query) {
-        match &mut self.group {
-            Some(group) if group.begun => {}
-            // CREATE TABLE … SELECT, in one transaction with its rows.
-            Some(group) if query.text.ends_with(b"START TRANSACTION") => group.begun = true,
-            Some(_) | None => self.end_group(),
-        }
-    }
-
     /// Moves the position behind a group.
     fn advance(&mut self, group: Option<&Group>) {
         match (&mut self.position.gtids, group.map(|group| &group.identity)) {
@@ -549,37 +421,4 @@ impl Group {
         };
         transactional && !self.xa && !self.savepoints
     }
-}
-
-/// The offset in full whose lower 32 bits the header has.
-fn behind(offset: u64, log_pos: u32) -> u64 {
-    let candidate = (offset & !0xffff_ffff) | u64::from(log_pos);
-    if candidate < offset && offset - candidate > 1 << 31 { candidate + (1 << 32) } else { candidate }
-}
-
-/// Event types of the log.
-pub mod kind {
-    pub const QUERY: u8 = 2;
-    pub const ROTATE: u8 = 4;
-    pub const FORMAT_DESCRIPTION: u8 = 15;
-    pub const XID: u8 = 16;
-    pub const EXECUTE_LOAD_QUERY: u8 = 18;
-    pub const TABLE_MAP: u8 = 19;
-    pub const INCIDENT: u8 = 26;
-    pub const HEARTBEAT: u8 = 27;
-    pub const GTID: u8 = 33;
-    pub const ANONYMOUS_GTID: u8 = 34;
-    pub const XA_PREPARE: u8 = 38;
-    pub const PARTIAL_UPDATE_ROWS: u8 = 39;
-    pub const TRANSACTION_PAYLOAD: u8 = 40;
-    pub const HEARTBEAT_V2: u8 = 41;
-    pub const GTID_TAGGED: u8 = 42;
-    pub const MARIADB_GTID: u8 = 162;
-    pub const QUERY_COMPRESSED: u8 = 165;
-
-    /// Types that say nothing about rows or shapes: stop, the parts of statement-format loads and variables (their statement
-    /// follows), queries as text, previous GTIDs, group replication's own, annotations, checkpoints, lists of GTIDs, encryption,
-    /// and the shell of a compressed transaction, whose events come one by one.
-    pub const WITHOUT_CONTENT: [u8; 18] =
-        [3, 5, 9, 11, 13, 14, FORMAT_DESCRIPTION, 17, 28, 29, 35, 36, 37, TRANSACTION_PAYLOAD, 160, 161, 163, 164];
 }

@@ -1,0 +1,197 @@
+//! Log files as the servers wrote them: the pure part of the engine reads them, whole, cut and bent.
+//!
+//! The statements behind both files: CREATE TABLE t; one transaction of two inserts and an update; ALTER TABLE; an insert; a delete;
+//! an XA transaction that is prepared and rolled back.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use schemas::{
+    ddl::mysql::Context,
+    table::TableId,
+    wire::{envelope::Op, row::RowSchema},
+};
+use source::{
+    engine::{Entry, Position as _, Row, RowSink},
+    error::CaptureError,
+    mysql::{
+        decode::{
+            charset::Charsets,
+            collation::Collations,
+            plan::{Fields, Plan},
+            rows::Encoder,
+        },
+        event::Event,
+        group::Groups,
+        position::Position,
+        server::Server,
+    },
+};
+
+const MARIADB: &[u8] = include_bytes!("data/mariadb-10.11.binlog");
+const MYSQL: &[u8] = include_bytes!("data/mysql-9.7.binlog");
+
+fn events(file: &[u8]) -> Vec<Event> {
+    assert_eq!(&file[..4], b"\xfebin");
+    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let (mut at, mut events) = (4, Vec::new());
+    while at < file.len() {
+        let size = number(at + 9);
+        events.push(Event {
+            kind: file[at + 4],
+            flags: u16::from_le_bytes(file[at + 17..at + 19].try_into().unwrap()),
+            timestamp: number(at),
+            server_id: number(at + 5),
+            log_pos: number(at + 13),
+            size,
+            unpacked: false,
+            // Without header and checksum.
+            body: file[at + 19..at + size as usize - 4].to_vec(),
+            tagged: None,
+        });
+        at += size as usize;
+    }
+    events
+}
+
+fn groups(mariadb: bool) -> Groups {
+    let mut collations = Collations::default();
+    for (id, name, charset) in [
+        (8, "latin1_swedish_ci", "latin1"),
+        (33, "utf8mb3_general_ci", "utf8mb3"),
+        (45, "utf8mb4_general_ci", "utf8mb4"),
+        (255, "utf8mb4_0900_ai_ci", "utf8mb4"),
+        (63, "binary", "binary"),
+    ] {
+        collations.add(id, name, charset);
+    }
+    let mut context = Context::new(mariadb, if mariadb { 101_119 } else { 90_704 });
+    // The event names the database's collation only where the session had set another one.
+    context.database_collations.insert("recorded".into(), "utf8mb4_general_ci".into());
+    let server = Server {
+        mariadb,
+        version: if mariadb { 101_119 } else { 90_704 },
+        identity: "1".into(),
+        gtids: true,
+        full_metadata: true,
+        collations,
+        charsets: Charsets::default(),
+        databases: BTreeMap::new(),
+        context,
+    };
+    let from = if mariadb { "mariadb gtid= server=1 file=binlog.000006:4" } else { "mysql gtid= server=1 file=binlog.000005:4" };
+    Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new())
+}
+
+#[derive(Debug, Default)]
+struct Seen(Vec<(Op, Vec<u8>, Option<Vec<u8>>)>);
+
+impl RowSink for Seen {
+    fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError> {
+        self.0.push((row.op, row.key.to_vec(), row.after.map(<[u8]>::to_vec)));
+        Ok(())
+    }
+}
+
+/// What a log says: rows and statements in order, the last position, where it stands.
+#[derive(Debug, Default)]
+struct Told {
+    rows: Seen,
+    statements: Vec<String>,
+    position: String,
+    stand: Option<String>,
+}
+
+/// Feeds events; `t` is captured as soon as it exists.
+fn feed(mariadb: bool, events: &[Event]) -> Result<Told, CaptureError> {
+    let id = TableId::new("recorded", "t");
+    let mut groups = groups(mariadb);
+    let mut told = Told::default();
+    let mut encoder = Encoder::default();
+    let mut shape = None;
+    for event in events {
+        groups.event(event.clone(), 0)?;
+        while let Some(entry) = groups.pop() {
+            match entry {
+                Entry::Rows { rows, .. } => {
+                    let Some(shape) = &shape else { continue };
+                    let fields = Fields::new(shape, &RowSchema::new(shape), &Charsets::default()).map_err(CaptureError::Transport)?;
+                    if fields.columns == rows.map.columns.len() {
+                        let plan = Plan::new(fields, rows.map.columns.iter().map(|column| column.physical));
+                        encoder.encode(&rows, 0, &plan, &mut told.rows)?;
+                    }
+                }
+                Entry::Statement(statement) => {
+                    shape = Some(statement.tables[0].shape.clone());
+                    told.statements.push(statement.ddl);
+                }
+                Entry::Commit { position, .. } | Entry::Idle { position, .. } => told.position = position.to_string(),
+                Entry::Stand { message, .. } => {
+                    told.stand = Some(message);
+                    return Ok(told);
+                }
+            }
+        }
+        if shape.is_none()
+            && let Some(known) = groups.shapes.shape(&id).cloned()
+        {
+            groups.shapes.capture(vec![known.clone()]);
+            shape = Some(known);
+        }
+    }
+    Ok(told)
+}
+
+#[test]
+fn recorded_logs_give_their_rows_and_statements_in_order() {
+    for (mariadb, file) in [(true, MARIADB), (false, MYSQL)] {
+        let told = feed(mariadb, &events(file)).unwrap();
+        let ops: Vec<(Op, u8)> = told.rows.0.iter().map(|(op, key, _)| (*op, key[0] / 2)).collect();
+        assert_eq!(ops, [(Op::Create, 1), (Op::Create, 2), (Op::Update, 1), (Op::Create, 3), (Op::Delete, 2)]);
+        // 1, 'één', 1.50, 2024-02-29 12:34:56.789, 'b'.
+        let first =
+            [&[2, 2, 10][..], "één".as_bytes(), &[4, 0, 150, 2], &[0x90, 0xff, 0xbc, 0x94, 0xc9, 0xd0, 0x88, 0x06], &[2, 2, b'b']].concat();
+        assert_eq!(told.rows.0[0].2.as_deref(), Some(&first[..]));
+        // 2, NULL, -0.01, NULL, NULL.
+        assert_eq!(told.rows.0[1].2.as_deref(), Some(&[4, 0, 2, 255, 0, 0][..]));
+        assert_eq!(told.statements, ["ALTER TABLE t ADD COLUMN note TEXT"]);
+        assert!(told.stand.as_ref().unwrap().contains("an XA transaction with rows of recorded.t is prepared"), "{:?}", told.stand);
+        // Only whole groups count: the position is the one of the delete.
+        let gtid = if mariadb { "mariadb gtid=0-1-" } else { "mysql gtid=" };
+        assert!(told.position.starts_with(gtid), "{}", told.position);
+    }
+}
+
+/// Whatever the bytes are, the answer is an entry or an error: never a panic.
+#[test]
+fn cut_and_bent_events_are_errors_or_stands() {
+    for (mariadb, file) in [(true, MARIADB), (false, MYSQL)] {
+        let whole = events(file);
+        for i in 0..whole.len() {
+            let mut some = whole[..=i].to_vec();
+            let body = whole[i].body.clone();
+            for at in 0..body.len() {
+                some[i].body = body[..at].to_vec();
+                let _ = feed(mariadb, &some);
+                for bent in [0xff, 0, body[at] ^ 0x80, body[at].wrapping_add(1)] {
+                    some[i].body.clone_from(&body);
+                    some[i].body[at] = bent;
+                    let _ = feed(mariadb, &some);
+                }
+            }
+        }
+    }
+}
+
+/// A group whose end is missing, as after a compressed transaction that could not be unpacked, is not passed over.
+#[test]
+fn a_group_without_an_end_stops() {
+    for (mariadb, file, xid) in [(true, MARIADB, 16), (false, MYSQL, 16)] {
+        let mut some = events(file);
+        let end = some.iter().position(|event| event.kind == xid).unwrap();
+        some.remove(end);
+        let error = feed(mariadb, &some).unwrap_err().to_string();
+        assert!(error.contains("a group of the log does not end before the next begins"), "{error}");
+    }
+}
