@@ -286,8 +286,12 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             }
             Stop::Statement { ddl: None, .. } | Stop::Row => "",
         };
+        let ddl = match &standing.at {
+            Stop::Statement { ddl: Some(ddl), .. } => format!(", statement: {}", shortened(ddl)),
+            Stop::Statement { ddl: None, .. } | Stop::Refused(_) | Stop::Row => String::new(),
+        };
         let message = format!(
-            "{}: {} (table {tables}, position {position}). Ways out: load the table anew: `instar reload FILE TABLE`; or take it out of \
+            "{}: {} (table {tables}, position {position}{ddl}). Ways out: load the table anew: `instar reload FILE TABLE`; or take it out of \
              the configuration{way_out}",
             self.tools.settings.server, standing.message
         );
@@ -299,6 +303,14 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.next_poll = Instant::now();
         self.tools.reporter.state(super::status::State::Stopped, &self.source.state().message);
         self.commit().await
+    }
+}
+
+/// As much of a statement as a message takes; the event that ends the stand has it whole.
+fn shortened(ddl: &str) -> String {
+    match ddl.char_indices().nth(300) {
+        Some((end, _)) => format!("{} …", &ddl[..end]),
+        None => ddl.to_owned(),
     }
 }
 
