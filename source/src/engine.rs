@@ -72,7 +72,8 @@ pub enum Entry<P, R> {
         position: P,
         ts_ms: i64,
     },
-    /// Nothing to publish, but the position moved (other tables, heartbeats).
+    /// Nothing to publish, but the position moved (other tables, heartbeats). Several may be told as one; before the rows of a group
+    /// the end of the group before it is always told.
     Idle {
         position: P,
         ts_ms: i64,

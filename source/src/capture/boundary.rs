@@ -63,7 +63,10 @@ where
     }
 }
 
-fn of<P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display>(boundary: &Boundary<P>, index: usize) -> Result<TableEvent, CaptureError> {
+fn of<P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display>(
+    boundary: &Boundary<P>,
+    index: usize,
+) -> Result<TableEvent, CaptureError> {
     boundary.table(index).cloned().ok_or_else(incomplete)
 }
 
@@ -146,7 +149,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 }
             }
             EventKind::Ddl => {
-                let key = |table: &schemas::table::Table| RowSchema::new(table).key.into_iter().map(|f| (f.column, f.ty)).collect::<Vec<_>>();
+                let key =
+                    |table: &schemas::table::Table| RowSchema::new(table).key.into_iter().map(|f| (f.column, f.ty)).collect::<Vec<_>>();
                 let before = self.shapes.get(id).map(|captured| key(&captured.published.shape));
                 if before.is_some_and(|before| before != key(&table.table)) && self.source.copying().any(|(copying, _)| copying == id) {
                     // The bounds of its chunks are those of another key.

@@ -168,7 +168,9 @@ fn bounds(work: &Work) -> Result<Bounds, CaptureError> {
     match &work.part {
         Unread::Chunk { above, up_to } => Ok(Bounds { above: above.clone(), up_to: up_to.clone() }),
         // Copies begin anew instead.
-        Unread::Key(_) => Err(CaptureError::Transport(format!("the progress of {} asks for a single key, which no source writes", work.table.id()))),
+        Unread::Key(_) => {
+            Err(CaptureError::Transport(format!("the progress of {} asks for a single key, which no source writes", work.table.id())))
+        }
     }
 }
 

@@ -200,6 +200,12 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let named = |id: &&TableId| table.is_none_or(|name| id.to_string() == name);
         let tables: Vec<TableId> = standing.tables.iter().filter(named).cloned().collect();
         let (position, ddl) = match &mut standing.at {
+            Stop::Statement { ddl: None, .. } => {
+                tracing::warn!(
+                    "accept is for statements: the source stands at rows or at a gap, where only a reload or a removal leads on"
+                );
+                return self.take_nothing(offset);
+            }
             Stop::Statement { position, ddl } => (position.clone(), ddl.clone()),
             Stop::Refused(statement) => {
                 statement.tables.retain(|t| !tables.contains(&t.id));
@@ -259,8 +265,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         }
     }
 
-    /// Where the source stands at a row in the middle of a group: whether a reload of that table is asked for. The group then goes
-    /// on without it, and the command is taken at its end.
+    /// Where the source stands in the middle of a group: whether a reload of that table is asked for. The group then goes on without
+    /// it, and the command is taken at its end.
     pub async fn look_for_reload(&mut self) -> Result<bool, CaptureError> {
         let Some(standing) = &self.standing else { return Ok(false) };
         if Instant::now() < self.next_poll {
@@ -277,7 +283,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if !standing.tables.iter().all(asked) {
             return Ok(false);
         }
-        self.dropped.extend(standing.tables.iter().cloned());
+        let tables: Vec<TableId> = standing.tables.iter().cloned().collect();
+        if matches!(standing.at, Stop::Statement { .. }) {
+            // Only to go on: the place where they begin anew is fixed when the command is taken.
+            let (at, shapes) = self.tools.engine.pinned(&tables).await?;
+            shapes.into_iter().for_each(|shape| self.stream.skip(shape, at.clone()));
+        }
+        self.dropped.extend(tables);
         self.standing = None;
         self.withheld = true;
         self.go_on();

@@ -7,10 +7,7 @@ use std::{
 };
 
 use metrics::counter;
-use schemas::{
-    order::source::Rows,
-    table::TableId,
-};
+use schemas::{order::source::Rows, table::TableId};
 use tokio::{
     sync::{Mutex, mpsc},
     task::JoinSet,
@@ -156,7 +153,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         }
         while let Some(ended) = running.join_next().await {
             let reader = ended.map_err(|e| CaptureError::Transport(format!("a reader of the copy ended: {e}")))?;
-            self.copier.idle.push(reader?);
+            self.copier.idle.push(reader.map_err(with_way_out)?);
         }
         self.commit().await.map(|()| chunks)
     }
@@ -264,7 +261,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 copying: true,
                 for_sink: for_sink.as_deref(),
             };
-            let more = reader.view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin)).await?;
+            let more =
+                reader.view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin)).await.map_err(with_way_out)?;
             self.publish_batch(&captured, &mut batch).await?;
             self.source.view_rows(table, batch.len() as u64, !more);
             if !more {
@@ -279,5 +277,18 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 return Ok(());
             }
         }
+    }
+}
+
+/// A row that cannot be read while its table is copied.
+fn with_way_out(error: CaptureError) -> CaptureError {
+    match error {
+        CaptureError::Stop { message } => CaptureError::Stop {
+            message: format!(
+                "{message}. Ways out: mend the value at the source and let the copy go on: `instar resume FILE`; or take the table out of \
+                 the configuration"
+            ),
+        },
+        other @ (CaptureError::Transient(_) | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_)) => other,
     }
 }

@@ -4,18 +4,16 @@ use std::{collections::BTreeSet, time::Duration};
 
 use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
-use schemas::{
-    event::SourceState,
-    order::source::Source,
-    table::TableId,
-};
+use schemas::{event::SourceState, order::source::Source, table::TableId};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 
 use super::{
-    Ended, copy::Copier, metric,
+    Ended,
+    copy::Copier,
+    metric,
     record::{Batch, now_ms},
     setting::Settings,
     shape::Shapes,

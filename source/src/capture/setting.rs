@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runtime::config::{CapturedTable, OnStop, Retry, Snapshot, TruncateEvents};
+use runtime::config::{CapturedTable, OnStop, Pipeline, Retry, Snapshot, TruncateEvents};
 use schemas::table::TableId;
 
 /// The capture loop's settings.
@@ -26,6 +26,24 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What a pipeline's configuration says of its source.
+    pub fn of(pipeline: &Pipeline, on_stop: OnStop) -> Self {
+        let url = &pipeline.source.url;
+        let port = url.port.map(|port| format!(":{port}")).unwrap_or_default();
+        Self {
+            pipeline: pipeline.name.clone(),
+            prefix: pipeline.topics.prefix.clone(),
+            server: format!("{}://{}{port}", url.scheme, url.host),
+            tables: pipeline.source.tables.clone(),
+            snapshot: pipeline.source.snapshot.clone(),
+            truncate: pipeline.topics.truncate,
+            on_stop,
+            retry: Retry { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
+            commit: CommitBounds::default(),
+            poll: Duration::from_millis(100),
+        }
+    }
+
     pub fn captures(&self, id: &TableId) -> bool {
         self.tables.iter().any(|t| t.table == *id)
     }
@@ -45,12 +63,6 @@ pub struct CommitBounds {
 
 impl Default for CommitBounds {
     fn default() -> Self {
-        Self {
-            rows: 50_000,
-            bytes: 8 << 20,
-            age: Duration::from_millis(200),
-            idle: Duration::from_millis(200),
-            chunk_bytes: 4 << 20,
-        }
+        Self { rows: 50_000, bytes: 8 << 20, age: Duration::from_millis(200), idle: Duration::from_millis(200), chunk_bytes: 4 << 20 }
     }
 }

@@ -80,23 +80,35 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// The next entry; None: nothing came in time, what was due is committed.
     async fn next_entry(&mut self, copy_waits: bool) -> Result<Option<EntryOf<E>>, CaptureError> {
         if self.stream.has_next() {
-            return self.stream.next().await.map(Some);
+            let entry = self.stream.next().await;
+            return self.or_commit(entry).await;
         }
         if self.tools.publisher.pending().0 > 0 && !self.in_group {
             self.commit().await?;
         }
         let wake = self.wake(copy_waits);
-        tokio::select! {
+        let entry = tokio::select! {
             biased;
-            entry = self.stream.next() => return entry.map(Some),
-            () = shutdown_asked(&mut self.tools.shutdown) => {}
-            () = sleep_until(wake) => {}
+            entry = self.stream.next() => Some(entry),
+            () = shutdown_asked(&mut self.tools.shutdown) => None,
+            () = sleep_until(wake) => None,
+        };
+        if let Some(entry) = entry {
+            return self.or_commit(entry).await;
         }
         let idle = self.dirty && self.last_commit.elapsed() >= self.tools.settings.commit.idle;
         if self.full() || idle {
             self.commit().await?;
         }
         Ok(None)
+    }
+
+    /// What came before an entry that cannot be read is made durable.
+    async fn or_commit(&mut self, entry: Result<EntryOf<E>, CaptureError>) -> Result<Option<EntryOf<E>>, CaptureError> {
+        if matches!(entry, Err(CaptureError::Stop { .. })) {
+            self.commit().await?;
+        }
+        entry.map(Some)
     }
 
     /// When waiting for the stream ends without an entry.
@@ -136,11 +148,12 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// The stream can be restarted at this position.
     pub async fn move_to(&mut self, position: E::Position, ts_ms: i64) -> Result<(), CaptureError> {
+        if self.stood {
+            // Where it still had to stand, that would have come first.
+            self.go_on();
+        }
         if position == *self.source.position() && ts_ms <= self.source.state().commit_ts_ms && !self.in_group {
             return Ok(());
-        }
-        if self.stood && position != *self.source.position() {
-            self.go_on();
         }
         self.source.moved(position, ts_ms);
         self.in_group = false;
@@ -204,11 +217,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     }
 
     /// Rows that are not published count all the same, so that a restart finds its place.
-    fn pass_over(
-        &mut self,
-        part: Part<<E::Stream as Stream>::Rows>,
-        captured: &super::shape::Captured,
-    ) -> Result<(), CaptureError> {
+    fn pass_over(&mut self, part: Part<<E::Stream as Stream>::Rows>, captured: &super::shape::Captured) -> Result<(), CaptureError> {
         let origin = Origin {
             engine: E::NAME,
             namespace: E::NAMESPACE,
@@ -249,10 +258,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.in_group = false;
         self.resumed = 0;
         let Statement { position, ts_ms, ddl, tables } = statement;
-        let changed = tables
-            .into_iter()
-            .map(|t| Changed { epoch: t.changes.iter().any(needs_epoch), shape: t.shape, changes: t.changes })
-            .collect();
+        let changed =
+            tables.into_iter().map(|t| Changed { epoch: t.changes.iter().any(needs_epoch), shape: t.shape, changes: t.changes }).collect();
         match self.source.statement(position, ts_ms, &ddl, changed) {
             Some(draft) => self.publish_event(draft).await?,
             None => self.touched(),
@@ -274,13 +281,17 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             Stop::Row => format!("behind {}", self.source.position()),
         };
         let way_out = match &standing.at {
-            Stop::Statement { .. } | Stop::Refused(_) => {
+            Stop::Statement { ddl: Some(_), .. } | Stop::Refused(_) => {
                 "; or say that the statement had no effect on the rows and the shape: `instar accept FILE`"
             }
-            Stop::Row => "",
+            Stop::Statement { ddl: None, .. } | Stop::Row => "",
+        };
+        let ddl = match &standing.at {
+            Stop::Statement { ddl: Some(ddl), .. } => format!(", statement: {}", shortened(ddl)),
+            Stop::Statement { ddl: None, .. } | Stop::Refused(_) | Stop::Row => String::new(),
         };
         let message = format!(
-            "{}: {} (table {tables}, position {position}). Ways out: load the table anew: `instar reload FILE TABLE`; or take it out of \
+            "{}: {} (table {tables}, position {position}{ddl}). Ways out: load the table anew: `instar reload FILE TABLE`; or take it out of \
              the configuration{way_out}",
             self.tools.settings.server, standing.message
         );
@@ -292,6 +303,14 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.next_poll = Instant::now();
         self.tools.reporter.state(super::status::State::Stopped, &self.source.state().message);
         self.commit().await
+    }
+}
+
+/// As much of a statement as a message takes; the event that ends the stand has it whole.
+fn shortened(ddl: &str) -> String {
+    match ddl.char_indices().nth(300) {
+        Some((end, _)) => format!("{} …", &ddl[..end]),
+        None => ddl.to_owned(),
     }
 }
 

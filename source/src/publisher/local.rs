@@ -45,7 +45,16 @@ pub struct LocalPublisher {
 impl LocalPublisher {
     pub fn new(log: Log, prefix: impl Into<String>) -> Self {
         let transaction = log.begin();
-        Self { log, prefix: prefix.into(), topics: Vec::new(), by_name: HashMap::new(), system: None, transaction, commit: None, buffer: Vec::new() }
+        Self {
+            log,
+            prefix: prefix.into(),
+            topics: Vec::new(),
+            by_name: HashMap::new(),
+            system: None,
+            transaction,
+            commit: None,
+            buffer: Vec::new(),
+        }
     }
 
     fn system(&self) -> Result<&System, CaptureError> {

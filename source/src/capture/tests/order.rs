@@ -301,7 +301,7 @@ fn done(world: &World, number: usize, deed: &Deed) {
         Deed::Update(k, n, v) => drop(server.update("orders", *k, *n, *v)),
         Deed::Delete(k) => drop(server.delete("orders", *k)),
         Deed::Large => {
-            let first = 1000 * number as i64;
+            let first = 1000 * (number as i64 + 1);
             let rows: Vec<_> = (first..first + 30).map(|n| (table(n % 4 != 0), n, n)).collect();
             server.insert(&rows);
         }
