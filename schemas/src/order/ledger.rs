@@ -23,6 +23,8 @@ pub enum Broken {
     HeldAlready { table: TableId, at: Epoch, epoch: Epoch },
     #[error("{table} is not held at a change: nothing to approve or keep")]
     NotHeld { table: TableId },
+    #[error("{table} is approved or kept already; that is carried out first")]
+    ApprovedAlready { table: TableId },
     #[error("epoch {epoch} cannot queue behind {last} of {table}")]
     QueueOrder { table: TableId, last: Epoch, epoch: Epoch },
     #[error("epoch {epoch} is not the first in the queue of {table}")]

@@ -3,9 +3,10 @@
 //! The product and the simulation run the same functions; a driver only carries out what they ask for.
 //!
 //! `ledger` is what a target remembers, `events` what a sink has read of the schema versions, `sink` decides over both,
-//! `cursor` is a lane's place, `source` is the source's progress, `boundary` the sequence around an event.
+//! `cursor` is a lane's place, `source` (with `copy`) is the source's progress, `boundary` the sequence around an event.
 
 pub mod boundary;
+mod copy;
 pub mod cursor;
 pub mod events;
 pub mod ledger;

@@ -249,14 +249,14 @@ fn queue_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     ledger.queued.iter().find_map(|(table, queue)| {
         let epoch = *queue.first()?;
         let part = events.get(epoch)?.table(table)?;
-        let free = !ledger.held.contains_key(table) && !behind_row_stop(ledger, epoch);
+        let free = !ledger.held.contains_key(table) && !behind_row_stop(ledger, epoch) && events.superseded_by(epoch, table).is_none();
         (free && lanes_passed(ledger, part)).then(|| Job::Queued { epoch, table: table.clone() })
     })
 }
 
 fn approval_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     ledger.approved.keys().find_map(|table| match ledger.held.get(table)? {
-        Hold::Change { epoch } if behind_row_stop(ledger, *epoch) => None,
+        Hold::Change { epoch } if behind_row_stop(ledger, *epoch) || events.superseded_by(*epoch, table).is_some() => None,
         Hold::Change { epoch } => events.get(*epoch).map(|_| Job::Approval { epoch: *epoch, table: table.clone() }),
         Hold::Value { .. } => None,
     })
@@ -391,6 +391,10 @@ fn drain(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId, judge:
     if !first || ledger.held.contains_key(table) || behind_row_stop(ledger, epoch) || !lanes_passed(ledger, part) {
         return None;
     }
+    // A reload that a dead decider began may have altered the table already.
+    if events.superseded_by(epoch, table).is_some() {
+        return None;
+    }
     let unqueue = LedgerChange::Unqueue { table: table.clone(), epoch };
     let run = |kind, how| {
         Some(Step::Run(Run { epoch, table: table.clone(), kind, outcome: vec![outcome(epoch, table, how, ""), unqueue.clone()] }))
@@ -409,6 +413,10 @@ fn drain(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId, judge:
 
 fn approve(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId) -> Option<Step> {
     events.get(epoch)?.table(table)?;
+    // As in `drain`.
+    if events.superseded_by(epoch, table).is_some() {
+        return None;
+    }
     if ledger.held.get(table) != Some(&Hold::Change { epoch }) || behind_row_stop(ledger, epoch) {
         return None;
     }

@@ -10,13 +10,11 @@ use std::{
     fmt::{Debug, Display},
 };
 
+pub use super::copy::Unread;
 use super::protection::{Protection, Protections};
 use crate::{
     change::SchemaChange,
-    event::{
-        BeginProgress, ChunkProgress, CopyProgress, Epoch, EventKind, Offset, Progress, RereadProgress, Seq, SkippedStatement, SourceState,
-        TableProgress, Version,
-    },
+    event::{BeginProgress, CopyProgress, Epoch, EventKind, Offset, Progress, Seq, SkippedStatement, SourceState, TableProgress, Version},
     table::{Table, TableId},
 };
 
@@ -24,10 +22,10 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Source<P> {
     pub(super) protections: Protections,
-    reached: fn(&P, &P) -> bool,
+    pub(super) reached: fn(&P, &P) -> bool,
     pub(super) state: Progress<P>,
     /// Open views of tables without a key, and where they stand. Lost in a crash: the copy begins again.
-    views: BTreeMap<TableId, P>,
+    pub(super) views: BTreeMap<TableId, P>,
 }
 
 /// A table that the pipeline captures, with its topic.
@@ -67,6 +65,8 @@ pub enum Command {
 /// What a command asks of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandStep<P> {
+    /// Not within a group of rows: ask again behind it.
+    Later,
     /// Nothing more: the command is taken and becomes durable with the next commit.
     Taken,
     /// Publish this event; the command is taken in its transaction.
@@ -112,15 +112,6 @@ pub struct DraftTable {
     pub version: Version,
     pub changes: Vec<SchemaChange>,
     pub superseded: Vec<SkippedStatement>,
-}
-
-/// A part of a copy that is to be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unread {
-    /// Exclusive below, inclusive above; None: open.
-    Chunk { above: Option<Vec<String>>, up_to: Option<Vec<String>> },
-    /// A single key.
-    Key(Vec<String>),
 }
 
 impl<P: Clone + PartialEq + Debug + Display> Source<P> {
@@ -192,6 +183,12 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     // ---- stream
 
+    /// Whether the stream stands between two groups. Within one nothing is copied and no event is published, for the source
+    /// could not be restarted there: [`Source::command`] says `Later`, the other questions have no answer.
+    pub fn between_groups(&self) -> bool {
+        self.state.rows_done == 0
+    }
+
     /// Whether the stream may read on: not while an event or a view is due at this place. Ask after every commit entry.
     pub fn may_read(&self) -> bool {
         self.due_begin().is_none() && self.due_view().is_none()
@@ -255,6 +252,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// What a command asks for. `standing`: the tables of the statement that the stream stands at. `shape`: the table's
     /// physical shape at the stream's position, where the source knows it.
     pub fn command(&mut self, offset: Offset, command: &Command, standing: &BTreeSet<TableId>, shape: Option<&Table>) -> CommandStep<P> {
+        if !self.between_groups() {
+            return CommandStep::Later;
+        }
         match command {
             Command::Pause => self.set_state(SourceState::Paused, ""),
             Command::Resume => self.set_state(SourceState::Running, ""),
@@ -306,9 +306,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self.begin_at(at, table.shape, None);
     }
 
-    /// A table goes out of the configuration. `shape`: its last known one. None: it is not captured.
+    /// A table goes out of the configuration. `shape`: its last known one. None: it is not captured, or not within a group.
     pub fn retire(&self, shape: Table) -> Option<Draft<P>> {
-        self.captures(&shape.id).then(|| self.draft(EventKind::Retire, vec![(shape, Vec::new(), Vec::new())]))
+        (self.captures(&shape.id) && self.between_groups()).then(|| self.draft(EventKind::Retire, vec![(shape, Vec::new(), Vec::new())]))
     }
 
     /// The reload that is due where the stream stands now, if one is. Publish it before anything else is read.
@@ -319,7 +319,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     fn due_begin(&self) -> Option<&BeginProgress<P>> {
         let begins = self.state.tables.values().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
-        begins.filter(|begin| (self.reached)(&self.state.position, &begin.at)).last()
+        begins.filter(|begin| self.between_groups() && (self.reached)(&self.state.position, &begin.at)).last()
     }
 
     /// A reload is for one sink only where no copy for others is on its way, and nothing is skipped: neither statements that
@@ -330,146 +330,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         asked.filter(|_| !others && !standing.contains(&shape.id) && shape.row_key().is_some()).map(str::to_owned)
     }
 
-    // ---- copy by key
-
-    /// Tables whose copy is not complete.
-    pub fn copying(&self) -> impl Iterator<Item = (&TableId, &CopyProgress<P>)> {
-        self.state.tables.values().filter(|t| !t.retired && t.begin.is_none()).filter_map(|t| t.copy.as_ref().map(|copy| (&t.id, copy)))
-    }
-
-    /// The sink that the table's unfinished copy is for; None: all of them, or no copy. All rows of the table say so beside
-    /// `copying`: a copied row is for that sink only, and only there may an update find its row missing.
-    pub fn copy_for(&self, table: &TableId) -> Option<&str> {
-        self.copy(table).and_then(|copy| copy.for_sink.as_deref())
-    }
-
-    fn copy(&self, table: &TableId) -> Option<&CopyProgress<P>> {
-        self.copying().find(|(id, _)| *id == table).map(|(_, copy)| copy)
-    }
-
-    fn copy_mut(&mut self, table: &TableId) -> Option<&mut CopyProgress<P>> {
-        self.state.tables.values_mut().find(|t| t.id == *table).and_then(|t| t.copy.as_mut())
-    }
-
-    /// Adds the chunk behind the last one planned; `up_to`: its inclusive upper bound, None: the rest of the table.
-    pub fn planned(&mut self, table: &TableId, up_to: Option<Vec<String>>) {
-        if let Some(copy) = self.copy_mut(table).filter(|copy| !copy.all_planned && !copy.view) {
-            copy.chunks.push(ChunkProgress { above: copy.planned_to.clone(), up_to: up_to.clone(), read_at: None });
-            copy.all_planned = up_to.is_none();
-            copy.planned_to = up_to;
-        }
-    }
-
-    /// The rows that the copy has to bring, by the server's estimate.
-    pub fn estimated(&mut self, table: &TableId, rows: u64) {
-        if let Some(copy) = self.copy_mut(table) {
-            copy.rows_estimated = rows;
-        }
-    }
-
-    /// What is planned and not read yet (or has to be read again), in order.
-    pub fn unread(&self, table: &TableId) -> Vec<Unread> {
-        let Some(copy) = self.copy(table) else { return Vec::new() };
-        let chunk = |c: &ChunkProgress<P>| Unread::Chunk { above: c.above.clone(), up_to: c.up_to.clone() };
-        let chunks = copy.chunks.iter().filter(|c| c.read_at.is_none()).map(chunk);
-        chunks.chain(copy.reread.iter().filter(|r| r.read_at.is_none()).map(|r| Unread::Key(r.key.clone()))).collect()
-    }
-
-    /// A part was read and its rows were published behind everything else, while the stream stood; `read_at` was read after it.
-    pub fn read(&mut self, table: &TableId, part: &Unread, read_at: P, rows: u64) {
-        let Some(copy) = self.copy_mut(table) else { return };
-        let place = match part {
-            Unread::Chunk { above, up_to } => {
-                copy.rows_done += rows;
-                copy.chunks.iter_mut().find(|c| c.above == *above && c.up_to == *up_to).map(|c| &mut c.read_at)
-            }
-            Unread::Key(key) => copy.reread.iter_mut().find(|r| r.key == *key).map(|r| &mut r.read_at),
-        };
-        if let Some(place) = place {
-            *place = Some(read_at);
-        }
-        self.pass_chunks();
-    }
-
-    /// A key change whose new row was not carried whole, during a copy: the new key is read as a chunk of its own.
-    pub fn reread(&mut self, table: &TableId, key: Vec<String>) {
-        if !self.protections.has(Protection::Reread) {
-            return;
-        }
-        if let Some(copy) = self.copy_mut(table) {
-            copy.reread.retain(|r| r.key != key);
-            copy.reread.push(RereadProgress { key, read_at: None });
-        }
-    }
-
-    /// What the stream has passed counts: it is taken out. A copy of which nothing is left is complete.
-    fn pass_chunks(&mut self) {
-        let (reached, position) = (self.reached, &self.state.position);
-        let waits = |read_at: &Option<P>| read_at.as_ref().is_none_or(|at| !reached(position, at));
-        for table in self.state.tables.values_mut() {
-            if let Some(copy) = table.copy.as_mut().filter(|copy| !copy.view) {
-                copy.chunks.retain(|chunk| waits(&chunk.read_at));
-                copy.reread.retain(|reread| waits(&reread.read_at));
-                if copy.all_planned && copy.chunks.is_empty() && copy.reread.is_empty() {
-                    table.copy = None;
-                }
-            }
-        }
-    }
-
-    // ---- copy without a key
-
-    /// A view of a table without a key was opened, at this place: the stream goes on to it without the table's rows. False:
-    /// the stream is past that place already (the log is ahead of what a view shows); open another.
-    pub fn view_opened(&mut self, table: &TableId, at: P) -> bool {
-        let usable = at == self.state.position || !(self.reached)(&self.state.position, &at);
-        if usable {
-            self.views.insert(table.clone(), at);
-        }
-        usable
-    }
-
-    /// Where the open view of a table stands.
-    pub fn view(&self, table: &TableId) -> Option<&P> {
-        self.views.get(table)
-    }
-
-    /// The view was lost (its connection ended): it has to be opened again.
-    pub fn view_lost(&mut self, table: &TableId) {
-        self.views.remove(table);
-    }
-
-    /// A table whose view stands where the stream stands: publish [`Source::view_event`], then the view's rows.
-    pub fn due_view(&self) -> Option<TableId> {
-        self.views.iter().find(|(_, at)| (self.reached)(&self.state.position, at)).map(|(table, _)| table.clone())
-    }
-
-    /// The emptying event before a view's rows; `shape`: the table's at this place.
-    pub fn view_event(&self, shape: Table) -> Option<Draft<P>> {
-        let copy = self.copy(&shape.id)?;
-        if copy.rows_done > 0 && !self.protections.has(Protection::ViewEmpties) {
-            return None;
-        }
-        let for_sink = copy.for_sink.clone();
-        Some(Draft { for_sink, ..self.draft(EventKind::Reload, vec![(shape, Vec::new(), Vec::new())]) })
-    }
-
-    /// Rows of the view were published; `end`: the last of them, the copy is complete with the next commit.
-    pub fn view_rows(&mut self, table: &TableId, rows: u64, end: bool) {
-        if let Some(copy) = self.copy_mut(table) {
-            copy.rows_done += rows;
-        }
-        if end {
-            self.views.remove(table);
-            if let Some(known) = self.state.tables.values_mut().find(|t| t.id == *table) {
-                known.copy = None;
-            }
-        }
-    }
-
     // ---- events
 
-    fn draft(&self, kind: EventKind, tables: Vec<(Table, Vec<SchemaChange>, Vec<SkippedStatement>)>) -> Draft<P> {
+    pub(super) fn draft(&self, kind: EventKind, tables: Vec<(Table, Vec<SchemaChange>, Vec<SkippedStatement>)>) -> Draft<P> {
         let part = |(shape, changes, superseded): (Table, Vec<SchemaChange>, Vec<SkippedStatement>)| {
             let known = self.state.table(&shape.id)?;
             Some(DraftTable { topic: known.topic.clone(), lanes: known.lanes, version: known.version + 1, shape, changes, superseded })

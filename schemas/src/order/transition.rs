@@ -44,6 +44,10 @@ impl Ledger {
             LedgerChange::Unblock(table) => drop(self.blocked.remove(table)),
             LedgerChange::Retire(table) => drop(self.retired.insert(table.clone())),
             LedgerChange::Unretire(table) => drop(self.retired.remove(table)),
+            // The first one may be half carried out already.
+            LedgerChange::Approve { table, .. } if self.approved.contains_key(table) => {
+                return Err(Broken::ApprovedAlready { table: table.clone() });
+            }
             LedgerChange::Approve { table, approval, .. } => match self.held.get(table) {
                 Some(Hold::Change { .. }) => drop(self.approved.insert(table.clone(), approval.clone())),
                 Some(Hold::Value { .. }) | None => return Err(Broken::NotHeld { table: table.clone() }),

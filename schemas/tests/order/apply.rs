@@ -132,15 +132,13 @@ impl Memory {
         let w = self.w.clone();
         let transport = w.transport.borrow();
         let end = transport.readable(w.versions());
-        let mut taken = 0;
         let mut next = end;
-        for (offset, event) in transport.events(w.versions(), self.read_to) {
+        for (taken, (offset, event)) in transport.events(w.versions(), self.read_to).enumerate() {
             if taken == limit {
                 next = offset;
                 break;
             }
             self.events.add(event.clone());
-            taken += 1;
         }
         self.read_to = next.max(self.read_to);
     }

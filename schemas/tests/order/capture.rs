@@ -13,7 +13,7 @@ use schemas::{
 };
 
 use crate::{
-    database::{Entry, KEYS, Op, Part, Rows, Value, as_change, shape, shape_of, version_of},
+    database::{Change, Entry, KEYS, Op, Part, Rows, Value, as_change, shape, shape_of, version_of},
     task::pause,
     transport::{Fenced, Payload, Row, RowOp, Tx},
     world::Shared,
@@ -231,6 +231,7 @@ impl Capture {
         let stood = table.is_some_and(|t| self.standing.contains(&t));
         let shape = table.and_then(|t| if stood { Some(w.database.borrow().table(&w.ids[t], t)) } else { self.shapes.get(&t).cloned() });
         match self.source.command(offset, command, &standing, shape.as_ref()) {
+            CommandStep::Later => self.stream().await,
             CommandStep::Taken => {
                 // So that it is durable on a quiet source too.
                 self.begin().await?;
@@ -282,7 +283,7 @@ impl Capture {
                 self.publish(draft).await?;
                 self.views.remove(&t);
             }
-            return Ok(true);
+            return Ok(self.source.between_groups());
         }
         Ok(false)
     }
@@ -316,9 +317,15 @@ impl Capture {
                 }
                 Ok(())
             }
-            Some(Entry::Row { table, op, key, value, version }) => {
-                self.row(table, op, key, value, version).await?;
-                self.source.moved(position + 1, 0);
+            Some(Entry::Rows(group)) => {
+                let done = self.source.state().rows_done as usize;
+                if let Some(change) = group.get(done) {
+                    self.row(*change).await?;
+                    self.source.group_rows(1);
+                }
+                if done + 1 >= group.len() {
+                    self.source.moved(position + 1, 0);
+                }
                 if w.chance(0.4) {
                     self.commit().await?;
                 }
@@ -328,7 +335,7 @@ impl Capture {
         }
     }
 
-    async fn row(&mut self, t: usize, op: Op, key: u8, value: Value, version: u32) -> Result<(), Fenced> {
+    async fn row(&mut self, Change { table: t, op, key, value, version }: Change) -> Result<(), Fenced> {
         let w = self.w.clone();
         let id = &w.ids[t];
         let Admitted::Publish { epoch, version: published, copying } = self.source.rows(id) else { return Ok(()) };

@@ -110,9 +110,20 @@ pub enum Op {
     PartialMove(u8),
 }
 
+/// One row's change.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    pub table: usize,
+    pub op: Op,
+    pub key: u8,
+    pub value: Value,
+    pub version: u32,
+}
+
 #[derive(Debug, Clone)]
 pub enum Entry {
-    Row { table: usize, op: Op, key: u8, value: Value, version: u32 },
+    /// A transaction.
+    Rows(Vec<Change>),
     Statement(Vec<Part>),
 }
 
@@ -176,12 +187,25 @@ impl Database {
         &self.history[self.seen][table]
     }
 
-    /// One row changes.
-    pub fn write(&mut self, random: &mut Random, table: usize, partial: f64, bad: f64) {
+    /// A transaction of up to three rows, of one table or of several.
+    pub fn write(&mut self, random: &mut Random, partial: f64, bad: f64) {
+        let count = random.pick(&[1, 1, 1, 2, 3]);
+        let mut group = Vec::new();
+        for _ in 0..count {
+            let table = random.below(self.rows.len());
+            group.extend(self.change(random, table, partial, bad));
+        }
+        if !group.is_empty() {
+            self.append(Entry::Rows(group));
+        }
+    }
+
+    /// One row changes, unless what was drawn cannot be.
+    fn change(&mut self, random: &mut Random, table: usize, partial: f64, bad: f64) -> Option<Change> {
         let mut value = self.fresh();
         value.bad = matches!(self.rows[table], Rows::Keyed(_)) && random.chance(bad);
         let version = self.version[table];
-        let entry = |op, key, value| Entry::Row { table, op, key, value, version };
+        let entry = |op, key, value| Change { table, op, key, value, version };
         let new = match &mut self.rows[table] {
             Rows::Bag(rows) => {
                 if !rows.is_empty() && random.chance(0.3) {
@@ -210,7 +234,7 @@ impl Database {
                         } else if x < 0.45 {
                             let to = random.below(KEYS as usize) as u8;
                             if rows.contains_key(&to) {
-                                return;
+                                return None;
                             }
                             rows.remove(&key);
                             rows.insert(to, kept);
@@ -226,7 +250,7 @@ impl Database {
                 }
             }
         };
-        self.append(new);
+        Some(new)
     }
 
     /// The user mends every value that the target cannot hold.
@@ -234,13 +258,12 @@ impl Database {
         for table in 0..self.rows.len() {
             let version = self.version[table];
             if let Rows::Keyed(rows) = self.rows[table].clone() {
-                for (key, old) in rows.iter().filter(|(_, v)| v.bad) {
-                    let value = Value { marks: 0, ..self.fresh() };
-                    let _ = old;
+                for key in rows.iter().filter(|(_, v)| v.bad).map(|(k, _)| k) {
+                    let value = self.fresh();
                     if let Rows::Keyed(rows) = &mut self.rows[table] {
                         rows.insert(*key, value);
                     }
-                    self.append(Entry::Row { table, op: Op::Update, key: *key, value, version });
+                    self.append(Entry::Rows(vec![Change { table, op: Op::Update, key: *key, value, version }]));
                 }
             }
         }

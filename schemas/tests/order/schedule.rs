@@ -12,11 +12,12 @@ use schemas::{
 };
 
 use crate::{
+    aims::Aim,
     apply::Instance,
     capture,
     database::{Kind, of_change},
     task::{Task, step},
-    world::{Aim, SINK, Shared, World},
+    world::{SINK, Shared, World},
 };
 
 struct Running {
@@ -99,7 +100,7 @@ impl Schedule {
         let tables = w.ids.len();
         let table = w.below(tables);
         if w.chance(self.writes) {
-            w.database.borrow_mut().write(&mut w.random(), table, w.partial, w.bad);
+            w.database.borrow_mut().write(&mut w.random(), w.partial, w.bad);
         } else {
             let kind = w.pick(&w.kinds);
             let mut parts = vec![(table, kind)];
@@ -330,7 +331,8 @@ impl Schedule {
         let (target, transport, status) = (w.target.borrow(), w.transport.borrow(), w.status.borrow());
         let ledger = &target.ledger;
         let behind_row = |epoch: u64| ledger.stop_at_row.as_ref().is_some_and(|stop| epoch > stop.epoch);
-        let approved = ledger.approved.keys().any(|t| ledger.held.get(t).is_some_and(|h| !behind_row(h.epoch())));
+        let waits = |t: &TableId, epoch: u64| !behind_row(epoch) && !self.leads_out(epoch, t);
+        let approved = ledger.approved.keys().any(|t| ledger.held.get(t).is_some_and(|h| waits(t, h.epoch())));
         if !transport.late.is_empty() || !target.running.is_empty() || approved {
             return Some("markers, statements or approvals".into());
         }
@@ -354,7 +356,7 @@ impl Schedule {
         if at_row {
             return None;
         }
-        if ledger.queued.keys().any(|t| !ledger.held.contains_key(t)) {
+        if ledger.queued.iter().any(|(t, queue)| !ledger.held.contains_key(t) && queue.first().is_some_and(|e| waits(t, *e))) {
             return Some(format!("queues {:?}", ledger.queued));
         }
         let transport = w.transport.borrow();
@@ -371,22 +373,24 @@ impl Schedule {
         None
     }
 
-    /// A stop or hold behind which a reload or removal stands in the topic.
-    fn way_out_not_taken(&self, ledger: &Ledger) -> Option<String> {
+    /// Whether a reload or removal of the table stands in the topic behind this epoch.
+    fn leads_out(&self, epoch: u64, table: &TableId) -> bool {
         let w = &self.w;
         let transport = w.transport.borrow();
-        let leads_out = |epoch: u64, table: &TableId| {
-            let mut anew = transport.events(w.versions(), 0).filter(|(_, e)| e.epoch.is_some_and(|e| e > epoch) && w.begins_anew(e));
-            anew.any(|(_, e)| e.table(table).is_some())
-        };
-        let next = ledger.decided + 1;
-        if let Some(((epoch, table), _)) =
-            ledger.outcomes.iter().find(|((e, t), o)| *e == next && **o == Outcome::Stopped && leads_out(*e, t))
-        {
-            return Some(format!("the stop E{epoch} of {table}, behind which it begins anew"));
+        let mut anew = transport.events(w.versions(), 0).filter(|(_, e)| e.epoch.is_some_and(|e| e > epoch) && w.begins_anew(e));
+        anew.any(|(_, e)| e.table(table).is_some())
+    }
+
+    /// A stop behind which a reload or removal stands in the topic.
+    fn way_out_not_taken(&self, ledger: &Ledger) -> Option<String> {
+        if let Some(stop) = &ledger.stop_at_row {
+            let led = self.leads_out(stop.epoch, &stop.table);
+            return led.then(|| format!("the stop at a row of {}, behind which it begins anew", stop.table));
         }
-        let stop = ledger.stop_at_row.as_ref().filter(|stop| leads_out(stop.epoch, &stop.table))?;
-        Some(format!("the stop at a row of {}, behind which it begins anew", stop.table))
+        let next = ledger.decided + 1;
+        let mut stops = ledger.outcomes.iter().filter(|((epoch, _), o)| *epoch == next && **o == Outcome::Stopped);
+        let ((epoch, table), _) = stops.find(|((epoch, table), _)| self.leads_out(*epoch, table))?;
+        Some(format!("the stop E{epoch} of {table}, behind which it begins anew"))
     }
 
     /// Once faults end, all is applied and equal.

@@ -165,10 +165,11 @@ impl Target {
                 w.violated(broken.to_string());
                 return;
             }
-            match change {
-                LedgerChange::Decided(epoch) => check_decided(w, ledger, *epoch),
-                LedgerChange::Outcome { epoch, outcome: Outcome::Applied, .. } => check_nothing_after_stop(w, ledger, *epoch),
-                _ => {}
+            if let LedgerChange::Decided(epoch) = change {
+                check_decided(w, ledger, *epoch);
+            }
+            if let LedgerChange::Outcome { epoch, outcome: Outcome::Applied, .. } = change {
+                check_nothing_after_stop(w, ledger, *epoch);
             }
         }
     }

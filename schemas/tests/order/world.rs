@@ -16,6 +16,7 @@ use schemas::{
 };
 
 use crate::{
+    aims::Aim,
     database::{Database, Kind},
     random::Random,
     target::Target,
@@ -26,44 +27,6 @@ pub type Shared = Rc<World>;
 
 /// The sink whose instances are simulated.
 pub const SINK: &str = "warehouse";
-
-/// What a schedule is drawn from. [`Aim::random`] draws all of it; an aimed scenario narrows it.
-#[derive(Debug, Clone)]
-pub struct Aim {
-    pub tables: (usize, usize),
-    pub keyless: f64,
-    pub lanes: (usize, usize),
-    pub partial: Option<f64>,
-    pub transactional: Option<bool>,
-    pub kinds: Option<&'static [Kind]>,
-    pub faults: Option<f64>,
-    pub operator: f64,
-    pub sinks: (usize, usize),
-    pub bad: f64,
-    /// How often the user writes rather than alters.
-    pub writes: f64,
-    /// How often a reload comes out of the blue, a step.
-    pub reloads: f64,
-    pub ops: (usize, usize),
-    pub steps: (usize, usize),
-}
-
-pub const RANDOM: Aim = Aim {
-    tables: (2, 3),
-    keyless: 0.4,
-    lanes: (1, 3),
-    partial: None,
-    transactional: None,
-    kinds: None,
-    faults: None,
-    operator: 0.75,
-    sinks: (1, 3),
-    bad: 0.02,
-    writes: 0.72,
-    reloads: 0.0015,
-    ops: (3, 14),
-    steps: (60, 300),
-};
 
 /// What the newest source says of itself.
 #[derive(Debug, Default, Clone)]
