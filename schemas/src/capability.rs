@@ -81,8 +81,8 @@ pub struct NameRule {
 }
 
 impl NameRule {
-    /// Why the target cannot have a column of this name.
-    pub fn refuse(&self, name: &str) -> Option<String> {
+    /// Why the target cannot have anything of this name: it is too long.
+    pub fn too_long(&self, name: &str) -> Option<String> {
         let length = match self.unit {
             Unit::Bytes => name.len(),
             Unit::Characters => name.chars().count(),
@@ -91,8 +91,13 @@ impl NameRule {
             Unit::Bytes => "bytes",
             Unit::Characters => "characters",
         };
-        if length > self.limit {
-            return Some(format!("the name `{name}` has {length} {unit} and the target allows {} {unit}", self.limit));
+        (length > self.limit).then(|| format!("the name `{name}` has {length} {unit} and the target allows {} {unit}", self.limit))
+    }
+
+    /// Why the target cannot have a column of this name.
+    pub fn refuse(&self, name: &str) -> Option<String> {
+        if let Some(why) = self.too_long(name) {
+            return Some(why);
         }
         if self.taken.iter().any(|taken| self.same(taken, name)) {
             return Some(format!("the name `{name}` collides with one that the target keeps for itself"));

@@ -1,5 +1,7 @@
 //! Schema changes as typed values. `Display` is the diagnosis, [`SchemaChange::hint`] the remedy.
 
+mod text;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -167,17 +167,19 @@ fn postgres_change(before: &postgres::Native, after: &postgres::Native) -> Optio
         // Without a length is the longest.
         N::VarChar { length } => {
             let unlimited = |length: Option<u32>| length.unwrap_or(u32::MAX);
-            match after {
-                N::Text => (length.is_some()).then_some(Kind::Lengthen),
-                N::VarChar { length: new } => size(unlimited(*length), unlimited(*new)),
-                _ => Some(Kind::ChangeType),
+            if *after == N::Text {
+                return length.is_some().then_some(Kind::Lengthen);
             }
+            same_variant!(N::VarChar { length: new } = after);
+            size(unlimited(*length), unlimited(*new))
         }
-        N::Text => match after {
-            N::Text | N::VarChar { length: None } => None,
-            N::VarChar { length: Some(_) } => Some(Kind::Shorten),
-            _ => Some(Kind::ChangeType),
-        },
+        N::Text => {
+            if *after == N::Text {
+                return None;
+            }
+            same_variant!(N::VarChar { length: new } = after);
+            new.is_some().then_some(Kind::Shorten)
+        }
         N::VarBit { length } => {
             same_variant!(N::VarBit { length: new } = after);
             size(length.unwrap_or(u32::MAX), new.unwrap_or(u32::MAX))

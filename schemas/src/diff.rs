@@ -169,10 +169,12 @@ fn key_changes(before: &Table, after: &Table, changes: &mut Vec<SchemaChange>) {
     } else if before.primary.as_ref().map(|key| &key.columns) != after.primary.as_ref().map(|key| &key.columns) {
         changes.push(SchemaChange::ChangeIndex { name: "PRIMARY".into() });
     }
-    let names: BTreeSet<&String> = before.unique.iter().chain(&after.unique).map(|index| &index.name).collect();
+    let unique = before.unique.iter().chain(&after.unique).map(|index| &index.name);
+    let names: BTreeSet<&String> = unique.chain(before.indexes.iter().chain(&after.indexes).map(|index| &index.name)).collect();
     for name in names {
-        let find = |table: &Table| table.unique.iter().find(|index| index.name == *name).cloned();
-        if find(before) != find(after) {
+        let unique = |table: &Table| table.unique.iter().find(|index| index.name == *name).cloned();
+        let plain = |table: &Table| table.indexes.iter().find(|index| index.name == *name).cloned();
+        if unique(before) != unique(after) || plain(before) != plain(after) {
             changes.push(SchemaChange::ChangeIndex { name: name.clone() });
         }
     }

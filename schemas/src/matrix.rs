@@ -1,4 +1,4 @@
-//! The rules as a table of source × change × target, made by asking [`crate::rules::decide`]. Its print is a committed snapshot.
+//! The rules as a table of source × change × target, made by asking [`crate::rules::decide_set`]. Its print is a committed snapshot.
 
 mod sample;
 mod types;
@@ -11,7 +11,7 @@ use crate::{
     capability::Capabilities,
     change::Kind,
     policy::Policy,
-    rules::{Context, Decision, Verdict, decide},
+    rules::{Context, Decision, Verdict, decide_set},
     table::TableId,
     view::View,
 };
@@ -59,7 +59,7 @@ impl Source {
     fn outcome(self, kind: Kind, ruled: Verdict) -> Verdict {
         match (self, kind) {
             (Source::Odbc, Kind::TruncateTable) => Verdict::NothingToApply,
-            (Source::Odbc, Kind::RenameColumn) => ruled.max(Verdict::Held),
+            (Source::Odbc, Kind::RenameColumn | Kind::RenameKeyColumn) => ruled.max(Verdict::Held),
             _other => ruled,
         }
     }
@@ -92,13 +92,14 @@ fn row(source: Source, kind: Kind, samples: &[Sample], capabilities: &'static Ca
     let mut outcome = Verdict::Stopped;
     for (index, sample) in samples.iter().enumerate() {
         let decision = judged(sample, capabilities);
+        let decided = source.outcome(kind, decision.outcome);
         if index == 0 {
-            outcome = source.outcome(kind, decision.outcome);
+            outcome = decided;
             let why = if decision.why.is_empty() { effect(kind).to_owned() } else { decision.why };
             notes.extend(source.remark(kind).map(str::to_owned).or(Some(why)).filter(|note| !note.is_empty()));
-        } else if decision.outcome != outcome {
+        } else if decided != outcome {
             let why = if decision.why.is_empty() { String::new() } else { format!(" ({})", decision.why) };
-            notes.push(format!("{}: {}{why}", sample.label, decision.outcome.name()));
+            notes.push(format!("{}: {}{why}", sample.label, decided.name()));
         }
     }
     Row { source: source.name(), kind: kind.name(), target: capabilities.target, outcome: outcome.name(), note: notes.join("; ") }
@@ -108,7 +109,8 @@ fn judged(sample: &Sample, capabilities: &Capabilities) -> Decision {
     let view = View::plain(TableId::new("shop", "sample"));
     let policy = Policy::default();
     let context = Context { before: &sample.before, after: &sample.after, target: None, view: &view, capabilities, policy: &policy };
-    decide(&sample.change, &context)
+    let set = decide_set(std::slice::from_ref(&sample.change), &context);
+    set.parts.into_iter().next().unwrap_or(set.decision)
 }
 
 /// What an applied change does, where its name does not say all of it.

@@ -74,7 +74,7 @@ pub enum PlanError {
     Name { table: String, column: String, why: String },
     #[error("table {table}: the target table is not of the expected shape: {difference}")]
     Shape { table: String, difference: String },
-    #[error("table {table}: a target table of this sort is not built: {why}")]
+    #[error("table {table}: no target table can be made: {why}")]
     Refused { table: String, why: String },
 }
 

@@ -10,9 +10,10 @@ use std::cmp::Reverse;
 use crate::{
     capability::Capabilities,
     change::{Kind, SchemaChange},
+    diff::diff,
     order::ledger::Outcome,
     policy::{Action, Policy},
-    table::Table,
+    table::{ColumnId, Table},
     view::View,
 };
 
@@ -67,7 +68,7 @@ impl Decision {
 pub struct SetDecision {
     /// The strictest, which governs the whole.
     pub decision: Decision,
-    /// Each change's own, in the order of the changes.
+    /// Each change's own, in the order of [`complete`]: the statement's changes first.
     pub parts: Vec<Decision>,
 }
 
@@ -91,17 +92,89 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
 }
 
-/// What becomes of one change.
+/// What becomes of one change by itself.
 pub fn decide(change: &SchemaChange, context: &Context<'_>) -> Decision {
-    decide_set(std::slice::from_ref(change), context).decision
+    let part = decide_part(change, std::slice::from_ref(change), context);
+    combine(vec![part], context).decision
 }
 
 /// What becomes of all changes of one table in one statement: the strictest outcome governs the whole, and its reason holds
-/// that of every change that is held or stops.
+/// that of every change that is held or stops. The changes are made whole first, see [`complete`].
 pub fn decide_set(changes: &[SchemaChange], context: &Context<'_>) -> SetDecision {
-    let parts: Vec<Decision> = changes.iter().map(|change| decide_part(change, changes, context)).collect();
+    let changes = complete(changes, context);
+    combine(changes.iter().map(|change| decide_part(change, &changes, context)).collect(), context)
+}
+
+/// The changes of a statement, and behind them those that its two shapes show and no clause said: a key that went with a column,
+/// NOT NULL that came with a key. No difference between the shapes is left unjudged.
+pub fn complete(changes: &[SchemaChange], context: &Context<'_>) -> Vec<SchemaChange> {
+    // Where the table itself goes, what stands under its name then is another one.
+    if changes.iter().any(|change| matches!(change, SchemaChange::DropTable | SchemaChange::RenameTable { .. })) {
+        return changes.to_vec();
+    }
+    let said: Vec<_> = changes.iter().map(|change| subject(change, context)).collect();
+    let shown = diff(context.before, context.after).into_iter().filter(SchemaChange::needs_epoch);
+    let unsaid = shown.filter(|change| !said.contains(&subject(change, context)));
+    changes.iter().cloned().chain(unsaid).collect()
+}
+
+/// What a change is about: the sort of change, and the column.
+fn subject(change: &SchemaChange, context: &Context<'_>) -> (Sort, Option<ColumnId>) {
+    let named = |name: &str| context.before.column(name).or_else(|| context.after.column(name)).map(|c| c.id);
+    match change {
+        SchemaChange::AddColumn { column, .. } => (Sort::Add, Some(column.id)),
+        SchemaChange::DropColumn { column, .. } => (Sort::Drop, Some(column.id)),
+        SchemaChange::RenameColumn { column, .. } => (Sort::Rename, Some(column.id)),
+        SchemaChange::ChangeType { before, .. } => (Sort::Type, Some(before.id)),
+        SchemaChange::SetNotNull { column } | SchemaChange::DropNotNull { column } => (Sort::Nullability, Some(column.id)),
+        SchemaChange::ChangeCharset { column, .. } | SchemaChange::ChangeCollation { column, .. } => {
+            (Sort::Charset, column.as_deref().and_then(named))
+        }
+        SchemaChange::ChangeIdentity { before, .. } => (Sort::Identity, Some(before.id)),
+        SchemaChange::ChangeGenerated { before, .. } => (Sort::Generated, Some(before.id)),
+        SchemaChange::ChangeStorage { column, .. } => (Sort::Storage, column.as_deref().and_then(named)),
+        SchemaChange::ChangeKey { .. } => (Sort::Key, None),
+        SchemaChange::RenameTable { .. } => (Sort::RenameTable, None),
+        SchemaChange::ChangeDefault { .. }
+        | SchemaChange::ChangeComment { .. }
+        | SchemaChange::ReorderColumn { .. }
+        | SchemaChange::ChangeIndex { .. }
+        | SchemaChange::ChangeConstraint { .. }
+        | SchemaChange::CreateTable
+        | SchemaChange::DropTable
+        | SchemaChange::MovePartition { .. }
+        | SchemaChange::TruncatePartition { .. }
+        | SchemaChange::TruncateTable
+        | SchemaChange::ReplaceRows { .. }
+        | SchemaChange::Unknown { .. } => (Sort::Unseen, None),
+    }
+}
+
+/// The sorts of change that two shapes show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Add,
+    Drop,
+    Rename,
+    Type,
+    Nullability,
+    Charset,
+    Identity,
+    Generated,
+    Storage,
+    Key,
+    RenameTable,
+    /// Not in the shapes, or without an effect anywhere.
+    Unseen,
+}
+
+fn combine(parts: Vec<Decision>, context: &Context<'_>) -> SetDecision {
     let outcome = parts.iter().map(|part| part.outcome).max().unwrap_or(Verdict::NothingToApply);
-    let least = if outcome >= Verdict::Held { Verdict::Held } else { outcome };
+    let least = match outcome {
+        Verdict::Held | Verdict::Stopped => Verdict::Held,
+        Verdict::Kept | Verdict::Applied => Verdict::Kept,
+        Verdict::NothingToApply => Verdict::NothingToApply,
+    };
     let mut told: Vec<&Decision> = parts.iter().filter(|part| part.outcome >= least).collect();
     told.sort_by_key(|part| Reverse(part.outcome));
     let reasons: Vec<&str> = told.iter().map(|part| part.reason.as_str()).collect();

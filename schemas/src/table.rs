@@ -122,6 +122,13 @@ pub struct UniqueIndex {
     pub partial: bool,
 }
 
+/// An index that is not unique. It says nothing about rows; its name matters to statements that name indexes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlainIndex {
+    pub name: String,
+    pub columns: Vec<ColumnId>,
+}
+
 /// A table's shape. Column order is the source's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
@@ -131,6 +138,9 @@ pub struct Table {
     pub primary: Option<RowKey>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unique: Vec<UniqueIndex>,
+    /// Indexes that are not unique, where the source follows them by their names (MySQL).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<PlainIndex>,
     /// Default collation of new text columns (MySQL), by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collation: Option<String>,
@@ -142,7 +152,7 @@ impl Table {
     /// A table of these columns, whose ids count from 0, with a primary key over those named.
     pub fn new(id: TableId, columns: Vec<Column>, primary: &[&str]) -> Self {
         let next_column = columns.iter().map(|c| c.id.0 + 1).max().unwrap_or(0);
-        let mut table = Self { id, columns, primary: None, unique: Vec::new(), collation: None, next_column };
+        let mut table = Self { id, columns, primary: None, unique: Vec::new(), indexes: Vec::new(), collation: None, next_column };
         if !primary.is_empty() {
             let columns = primary.iter().filter_map(|name| table.column(name).map(|c| c.id)).collect();
             table.primary = Some(RowKey { name: "PRIMARY".into(), primary: true, columns });

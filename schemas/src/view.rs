@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    native::{Native, Unsupported},
+    native::{
+        Native, Unsupported,
+        postgres::{self, Fit},
+    },
     table::{Column, TableId},
 };
 
@@ -18,7 +21,8 @@ pub struct View {
     pub only: BTreeSet<String>,
     /// Not these source columns.
     pub excluded: BTreeSet<String>,
-    /// The target type, by source column, or by source type as the source prints it (`tinyint(1)`, or its first word).
+    /// The target type, by source column, or by source type in lower case, as the source prints it (`bigint unsigned`) or its
+    /// first word (`bigint`).
     pub types: BTreeMap<String, Native>,
 }
 
@@ -50,11 +54,17 @@ impl View {
     ///
     /// # Errors
     ///
-    /// The target has no type that holds every value of the column, and the configuration names none.
+    /// The target has no type that holds every value of the column and the configuration names none, or it names one that
+    /// holds no value of the column.
     pub fn declare(&self, column: &Column, declare: Declare) -> Result<Native, Unsupported> {
-        match self.configured(column) {
-            Some(native) => Ok(native.clone()),
-            None => declare(column),
+        let Some(native) = self.configured(column) else { return declare(column) };
+        let fit = match native {
+            Native::Postgres(native) => postgres::fit_column(column, native),
+            Native::MySql(_) => Fit::Exact,
+        };
+        match fit {
+            Fit::Exact | Fit::Checked(_) => Ok(native.clone()),
+            Fit::Never { why } => Err(Unsupported { declaration: column.native.to_string(), why }),
         }
     }
 
@@ -66,5 +76,35 @@ impl View {
         let declaration = column.native.to_string().to_lowercase();
         let word = declaration.split(['(', ' ']).next().unwrap_or_default();
         self.types.get(&column.name).or_else(|| self.types.get(&declaration)).or_else(|| self.types.get(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::mysql;
+
+    fn int(unsigned: bool) -> Column {
+        Column::new(0, "a", Native::MySql(mysql::Native::Integer { bits: 64, unsigned, zerofill: false, width: None }))
+    }
+
+    fn declared(view: &View, column: &Column) -> Result<String, String> {
+        let declare: Declare = |column| postgres::declare(column).map(Native::Postgres);
+        view.declare(column, declare).map(|native| native.to_string()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_configured_type_goes_before_the_type_table() {
+        let mut view = View::plain(TableId::new("shop", "t"));
+        assert_eq!(declared(&view, &int(true)), Ok("numeric(20,0)".into()));
+        view.types.insert("a".into(), Native::Postgres(postgres::Native::Integer));
+        assert_eq!(declared(&view, &int(true)), Ok("integer".into()));
+    }
+
+    #[test]
+    fn a_configured_type_that_holds_no_value_is_refused() {
+        let mut view = View::plain(TableId::new("shop", "t"));
+        view.types.insert("a".into(), Native::Postgres(postgres::Native::Date));
+        assert!(declared(&view, &int(false)).is_err_and(|why| why.contains("date")));
     }
 }

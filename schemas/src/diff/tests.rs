@@ -101,11 +101,40 @@ fn a_unique_index_that_becomes_the_primary_key_leaves_the_row_key_alone() {
 fn an_added_column_is_filled_as_its_declaration_says() {
     let mut constant = int(1, "a");
     constant.default = Some(Default::Constant(Value::Integer(5)));
-    assert_eq!(fill(&constant).clone(), crate::change::Fill::Constant(Value::Integer(5)));
+    assert_eq!(fill(&constant), crate::change::Fill::Constant(Value::Integer(5)));
     assert_eq!(fill(&int(1, "a")), crate::change::Fill::Null);
     assert_eq!(fill(&int(1, "a").not_null()), crate::change::Fill::Implicit(Value::Integer(0)));
     let date = Column::new(1, "d", Native::MySql(mysql::Native::Date)).not_null();
     assert_eq!(fill(&date), crate::change::Fill::Implicit(Value::Text("0000-00-00".into())));
+}
+
+/// As a MariaDB 10.11 shows them in a row that was there.
+#[test]
+fn not_null_without_a_default_is_filled_as_the_server_fills_it() {
+    use mysql::{LobSize, Native as N};
+    let charset = || mysql::Charset { charset: "utf8mb4".into(), collation: "utf8mb4_bin".into() };
+    let labels = || vec!["x".to_owned(), "y".to_owned()];
+    let text = |text: &str| Value::Text(text.into());
+    for (native, value) in [
+        (N::Integer { bits: 8, unsigned: false, zerofill: false, width: None }, Value::Integer(0)),
+        (N::Decimal { precision: 5, scale: 2, unsigned: false }, Value::Decimal("0.00".into())),
+        (N::Float { unsigned: false, digits: None }, Value::Float(0.0)),
+        (N::Bit { length: 9 }, Value::Bytes(vec![0, 0])),
+        (N::Time { precision: 3 }, Value::Micros(0)),
+        (N::Year, Value::Integer(0)),
+        (N::Char { length: 3, charset: charset() }, text("")),
+        (N::Text { size: LobSize::Normal, charset: charset(), compressed: false }, text("")),
+        (N::Binary { length: 3 }, Value::Bytes(vec![0, 0, 0])),
+        (N::VarBinary { length: 3, compressed: false }, Value::Bytes(Vec::new())),
+        (N::Enum { labels: labels(), charset: charset() }, text("x")),
+        (N::Set { labels: labels(), charset: charset() }, text("")),
+        (N::Uuid, text("00000000-0000-0000-0000-000000000000")),
+        (N::Inet6, text("::")),
+        (N::Inet4, text("0.0.0.0")),
+    ] {
+        let column = Column::new(1, "a", Native::MySql(native.clone())).not_null();
+        assert_eq!(fill(&column), crate::change::Fill::Implicit(value), "{native:?}");
+    }
 }
 
 #[test]

@@ -185,8 +185,99 @@ impl Native {
 }
 
 impl fmt::Display for Native {
-    /// The declaration as the server's own `column_type` prints it.
+    /// The declaration as the server's own `column_type` prints it: without character set, the display width only where it is
+    /// not the usual one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Native::Integer { bits, unsigned, zerofill, width } => {
+                f.write_str(integer_name(*bits))?;
+                if let Some(width) = width {
+                    write!(f, "({width})")?;
+                }
+                f.write_str(sign(*unsigned))?;
+                f.write_str(if *zerofill { " zerofill" } else { "" })
+            }
+            Native::Decimal { precision, scale, unsigned } => write!(f, "decimal({precision},{scale}){}", sign(*unsigned)),
+            Native::Float { unsigned, digits } => floating(f, "float", *digits, *unsigned),
+            Native::Double { unsigned, digits } => floating(f, "double", *digits, *unsigned),
+            Native::Bit { length } => write!(f, "bit({length})"),
+            Native::Year => f.write_str("year"),
+            Native::Date => f.write_str("date"),
+            Native::Time { precision } => clock(f, "time", *precision),
+            Native::DateTime { precision } => clock(f, "datetime", *precision),
+            Native::Timestamp { precision } => clock(f, "timestamp", *precision),
+            Native::Char { length, .. } => write!(f, "char({length})"),
+            Native::VarChar { length, .. } => write!(f, "varchar({length})"),
+            Native::Text { size, .. } => write!(f, "{}text", size.prefix()),
+            Native::Binary { length } => write!(f, "binary({length})"),
+            Native::VarBinary { length, .. } => write!(f, "varbinary({length})"),
+            Native::Blob { size, .. } => write!(f, "{}blob", size.prefix()),
+            Native::Enum { labels, .. } => listed(f, "enum", labels),
+            Native::Set { labels, .. } => listed(f, "set", labels),
+            Native::Json => f.write_str("json"),
+            Native::Geometry { kind, .. } => f.write_str(kind.name()),
+            Native::Uuid => f.write_str("uuid"),
+            Native::Inet4 => f.write_str("inet4"),
+            Native::Inet6 => f.write_str("inet6"),
+            Native::Vector { dimensions } => write!(f, "vector({dimensions})"),
+        }
+    }
+}
+
+fn integer_name(bits: u8) -> &'static str {
+    match bits {
+        8 => "tinyint",
+        16 => "smallint",
+        24 => "mediumint",
+        32 => "int",
+        _ => "bigint",
+    }
+}
+
+fn sign(unsigned: bool) -> &'static str {
+    if unsigned { " unsigned" } else { "" }
+}
+
+fn floating(f: &mut fmt::Formatter<'_>, name: &str, digits: Option<(u8, u8)>, unsigned: bool) -> fmt::Result {
+    f.write_str(name)?;
+    if let Some((width, scale)) = digits {
+        write!(f, "({width},{scale})")?;
+    }
+    f.write_str(sign(unsigned))
+}
+
+fn clock(f: &mut fmt::Formatter<'_>, name: &str, precision: u8) -> fmt::Result {
+    if precision == 0 { f.write_str(name) } else { write!(f, "{name}({precision})") }
+}
+
+fn listed(f: &mut fmt::Formatter<'_>, name: &str, labels: &[String]) -> fmt::Result {
+    let quoted: Vec<String> = labels.iter().map(|label| format!("'{}'", label.replace('\'', "''"))).collect();
+    write!(f, "{name}({})", quoted.join(","))
+}
+
+impl LobSize {
+    /// What stands before TEXT and BLOB.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            LobSize::Tiny => "tiny",
+            LobSize::Normal => "",
+            LobSize::Medium => "medium",
+            LobSize::Long => "long",
+        }
+    }
+}
+
+impl Geometry {
+    pub fn name(self) -> &'static str {
+        match self {
+            Geometry::Geometry => "geometry",
+            Geometry::Point => "point",
+            Geometry::LineString => "linestring",
+            Geometry::Polygon => "polygon",
+            Geometry::MultiPoint => "multipoint",
+            Geometry::MultiLineString => "multilinestring",
+            Geometry::MultiPolygon => "multipolygon",
+            Geometry::GeometryCollection => "geometrycollection",
+        }
     }
 }

@@ -216,6 +216,9 @@ fn temporal(f: &mut fmt::Formatter<'_>, name: &str, precision: u8, zone: &str) -
     if precision == FRACTION { write!(f, "{name}{zone}") } else { write!(f, "{name}({precision}){zone}") }
 }
 
+/// The upper half of an interval's modifier where it is not bound to some fields (`DAY TO SECOND`).
+const ALL_FIELDS: u32 = 0x7fff;
+
 /// Digits of a second where a declaration names none.
 const FRACTION: u8 = 6;
 
@@ -233,6 +236,9 @@ impl Native {
         let modifier = u32::try_from(typmod).ok();
         // Lengths of character types are stored with four bytes of header added.
         let length = modifier.map(|m| m.saturating_sub(4));
+        if type_name == "interval" && modifier.is_some_and(|m| m >> 16 != ALL_FIELDS) {
+            return Native::Other { name: "interval of some fields".into() };
+        }
         let fraction = modifier.map_or(FRACTION, |m| u8::try_from(m & 0xffff).map_or(FRACTION, |p| p.min(FRACTION)));
         match type_name {
             "bool" => Native::Boolean,
@@ -245,7 +251,8 @@ impl Native {
             "money" => Native::Money,
             "text" => Native::Text,
             "varchar" => Native::VarChar { length },
-            "bpchar" => Native::Char { length: length.unwrap_or(1) },
+            // Without a length it is text that ignores trailing blanks.
+            "bpchar" => length.map_or_else(|| Native::Other { name: "bpchar".into() }, |length| Native::Char { length }),
             "char" => Native::InternalChar,
             "name" => Native::Name,
             "bytea" => Native::Bytea,
@@ -276,4 +283,70 @@ fn numeric_size(modifier: u32) -> (u16, i16) {
     let precision = (modifier >> 16) as u16;
     let scale = ((modifier & 0x7ff) as i16 ^ 1024) - 1024;
     (precision, scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Type name, modifier, dimensions and labels as the catalog of a PostgreSQL 15 has them, and what `format_type` prints.
+    #[test]
+    fn catalog_rows_print_as_the_server_prints_them() {
+        for (name, typmod, dimensions, labels, shown) in [
+            ("bool", -1, 0, "", "boolean"),
+            ("int2", -1, 0, "", "smallint"),
+            ("int4", -1, 0, "", "integer"),
+            ("int8", -1, 0, "", "bigint"),
+            ("float4", -1, 0, "", "real"),
+            ("float8", -1, 0, "", "double precision"),
+            ("numeric", 4259874, 0, "", "numeric(65,30)"),
+            ("numeric", 329730, 0, "", "numeric(5,-2)"),
+            ("numeric", -1, 0, "", "numeric"),
+            ("numeric", 196617, 0, "", "numeric(3,5)"),
+            ("money", -1, 0, "", "money"),
+            ("text", -1, 0, "", "text"),
+            ("varchar", 24, 0, "", "character varying(20)"),
+            ("varchar", -1, 0, "", "character varying"),
+            ("bpchar", 9, 0, "", "character(5)"),
+            ("char", -1, 0, "", "\"char\""),
+            ("name", -1, 0, "", "name"),
+            ("bytea", -1, 0, "", "bytea"),
+            ("bit", 10, 0, "", "bit(10)"),
+            ("bit", 1, 0, "", "bit(1)"),
+            ("varbit", 7, 0, "", "bit varying(7)"),
+            ("varbit", -1, 0, "", "bit varying"),
+            ("date", -1, 0, "", "date"),
+            ("time", -1, 0, "", "time without time zone"),
+            ("time", 0, 0, "", "time(0) without time zone"),
+            ("timetz", -1, 0, "", "time with time zone"),
+            ("timetz", 3, 0, "", "time(3) with time zone"),
+            ("timestamp", -1, 0, "", "timestamp without time zone"),
+            ("timestamp", 3, 0, "", "timestamp(3) without time zone"),
+            ("timestamptz", 0, 0, "", "timestamp(0) with time zone"),
+            ("timestamptz", -1, 0, "", "timestamp with time zone"),
+            ("interval", -1, 0, "", "interval"),
+            ("interval", 2147418112, 0, "", "interval(0)"),
+            ("interval", 2147418115, 0, "", "interval(3)"),
+            ("uuid", -1, 0, "", "uuid"),
+            ("json", -1, 0, "", "json"),
+            ("jsonb", -1, 0, "", "jsonb"),
+            ("xml", -1, 0, "", "xml"),
+            ("inet", -1, 0, "", "inet"),
+            ("cidr", -1, 0, "", "cidr"),
+            ("macaddr", -1, 0, "", "macaddr"),
+            ("macaddr8", -1, 0, "", "macaddr8"),
+            ("oid", -1, 0, "", "oid"),
+            ("mood", -1, 0, "a,b", "mood"),
+            ("_int4", -1, 1, "", "integer[]"),
+            ("_varchar", 13, 1, "", "character varying(9)[]"),
+            ("tsvector", -1, 0, "", "tsvector"),
+            ("_numeric", 655366, 1, "", "numeric(10,2)[]"),
+            ("timestamp", 6, 0, "", "timestamp without time zone"),
+            ("bpchar", -1, 0, "", "bpchar"),
+            ("interval", 470286338, 0, "", "interval of some fields"),
+        ] {
+            let labels = (!labels.is_empty()).then(|| labels.split(',').map(str::to_owned).collect());
+            assert_eq!(Native::from_catalog(name, typmod, labels, dimensions).to_string(), shown, "{name} {typmod}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
     change::{Fill, Kind, SchemaChange},
     classify::type_change,
     native::Native,
-    rules::{Context, SetDecision},
+    rules::{Context, SetDecision, complete},
     table::{Column, ColumnId, RowKey, Table},
     value::Value,
     view::View,
@@ -16,13 +16,17 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Every column that the target cannot have, by its type or its name.
+/// Every column that the target cannot have, by its type or its name; a table name that it would cut.
 pub fn target_table(source: &Table, view: &View, capabilities: &Capabilities) -> Result<Table, Vec<PlanError>> {
     let table = source.id.to_string();
     let Some(declare) = capabilities.declare else {
         return Err(vec![PlanError::Refused { table, why: format!("target {} has no type table yet", capabilities.target) }]);
     };
     let (mut columns, mut errors) = (Vec::<Column>::new(), Vec::new());
+    let names = [&view.table.namespace, &view.table.name];
+    errors.extend(
+        names.iter().filter_map(|name| capabilities.names.too_long(name)).map(|why| PlanError::Refused { table: table.clone(), why }),
+    );
     for column in source.columns.iter().filter(|c| view.carries(&c.name)) {
         let name = view.name(&column.name);
         let refused = |why: String| PlanError::Name { table: table.clone(), column: column.name.clone(), why };
@@ -86,10 +90,12 @@ pub enum Proposed {
 pub fn held_proposal(changes: &[SchemaChange], context: &Context<'_>) -> Vec<Proposed> {
     let mut lines = Vec::new();
     let key = |table: &Table| table.key_columns().iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    if changes.iter().any(touches_key) {
-        let (before, after) = (key(context.before), key(context.after));
-        let after = if after.is_empty() { "and there is none to make again".to_owned() } else { format!("and made again as ({after})") };
-        lines.push(Proposed::Comment(format!("The key ({before}) of {} must be dropped {after} by hand first.", context.view.table)));
+    if complete(changes, context).iter().any(touches_key) {
+        let (table, before, after) = (&context.view.table, key(context.before), key(context.after));
+        lines.push(Proposed::Comment(match after.is_empty() {
+            true => format!("The key ({before}) of {table} must be dropped first, by hand; the source has none to make again."),
+            false => format!("The key ({before}) of {table} must be dropped and made again as ({after}) first, by hand."),
+        }));
     }
     let steps = Builder::new(changes, None, context).and_then(|mut builder| builder.build(false).map(|()| builder.steps));
     match steps {
@@ -107,7 +113,8 @@ fn touches_key(change: &SchemaChange) -> bool {
 }
 
 struct Builder<'a> {
-    changes: &'a [SchemaChange],
+    /// The statement's changes, whole, in the order of the decision's parts.
+    changes: Vec<SchemaChange>,
     decision: Option<&'a SetDecision>,
     context: &'a Context<'a>,
     /// The target table as the steps so far leave it.
@@ -116,12 +123,12 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(changes: &'a [SchemaChange], decision: Option<&'a SetDecision>, context: &'a Context<'a>) -> Result<Self, PlanError> {
+    fn new(changes: &[SchemaChange], decision: Option<&'a SetDecision>, context: &'a Context<'a>) -> Result<Self, PlanError> {
         let table = context.target.cloned().ok_or_else(|| PlanError::Shape {
             table: context.view.table.to_string(),
             difference: "no expected shape is recorded for it".into(),
         })?;
-        Ok(Self { changes, decision, context, table, steps: Vec::new() })
+        Ok(Self { changes: complete(changes, context), decision, context, table, steps: Vec::new() })
     }
 
     /// Drops free names first, renames come next, added columns go last. `keys`: the key itself is dropped and made again too.
@@ -196,6 +203,7 @@ impl<'a> Builder<'a> {
                 |change: &SchemaChange| matches!(change, SchemaChange::RenameColumn { column: renamed, .. } if renamed.id == column.id);
             let to = self.context.view.name(&column.name);
             if self.makes(this) && self.table.by_id(column.id).is_some_and(|target| target.name != to) {
+                self.allowed(to)?;
                 waiting.push((column.id, to.to_owned()));
             }
         }
@@ -228,6 +236,14 @@ impl<'a> Builder<'a> {
     /// Whether another column has the name.
     fn taken(&self, id: ColumnId, name: &str) -> bool {
         self.table.columns.iter().any(|c| c.id != id && self.same(&c.name, name))
+    }
+
+    /// Refuses a name that the server would cut or not take.
+    fn allowed(&self, name: &str) -> Result<(), PlanError> {
+        match self.context.capabilities.names.refuse(name) {
+            None => Ok(()),
+            Some(why) => Err(PlanError::Name { table: self.context.view.table.to_string(), column: name.to_owned(), why }),
+        }
     }
 
     fn taken_error(&self, name: &str) -> PlanError {
@@ -322,6 +338,7 @@ impl<'a> Builder<'a> {
             if self.taken(column.id, &name) {
                 return Err(self.taken_error(&name));
             }
+            self.allowed(&name)?;
             let target = target_column(&column, &name, self.declare(&column)?);
             let fill = match fill {
                 Fill::Constant(value) | Fill::Implicit(value) if value != Value::Null => Some(value),

@@ -107,6 +107,13 @@ fn every_column_that_a_target_cannot_have_is_named() {
 }
 
 #[test]
+fn a_table_name_that_the_server_would_cut_is_refused() {
+    let view = View::plain(TableId::new("warehouse", "t".repeat(64)));
+    let errors = target_table(&table(Vec::new()), &view, &POSTGRES).unwrap_err();
+    assert!(errors[0].to_string().contains("63 bytes"), "{}", errors[0]);
+}
+
+#[test]
 fn an_excluded_key_column_is_refused() {
     let mut view = view();
     view.excluded.insert("id".into());

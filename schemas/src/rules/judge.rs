@@ -126,54 +126,23 @@ fn added(column: &Column, fill: &Fill, context: &Context<'_>) -> Answer {
         Fill::Generated(_) => return Answer::stopped("the values that the source computed for existing rows are not in the log"),
         Fill::Null => can.add_column,
         Fill::Constant(value) | Fill::Implicit(value) => {
-            if let Some(zero) = zero_date(&column.ty(), value) {
-                return Answer::stopped(format!("existing rows show {zero}, a date that no target has"));
+            if is_zero_date(&column.ty(), value) {
+                return Answer::stopped("no target has such a date");
             }
             if *value == Value::Null { can.add_column } else { can.add_constant }
         }
     };
     match (name_refused(column, context), type_refused(column, context)) {
-        (Some(why), _) | (None, Some(why)) => Answer::held(why),
+        (Some(why), _) => Answer::new(Verdict::Held, why, words::NAME),
+        (None, Some(why)) => Answer::new(Verdict::Held, why, words::TYPE),
         (None, None) => Answer::of(rule),
     }
 }
 
-/// A date type's value that is no date: MySQL's zero and partial dates have no number of days.
-fn zero_date(ty: &Type, value: &Value) -> Option<String> {
-    let zero = match ty {
-        Type::Date => "'0000-00-00'",
-        Type::DateTime { .. } | Type::Timestamp { .. } => "'0000-00-00 00:00:00'",
-        Type::Boolean
-        | Type::Integer { .. }
-        | Type::Float32
-        | Type::Float64
-        | Type::Decimal { .. }
-        | Type::Numeric
-        | Type::Text { .. }
-        | Type::Json
-        | Type::Enum { .. }
-        | Type::Set { .. }
-        | Type::Bytes { .. }
-        | Type::Bits { .. }
-        | Type::Time { .. }
-        | Type::TimeTz { .. }
-        | Type::Duration { .. }
-        | Type::Year
-        | Type::Interval
-        | Type::Uuid
-        | Type::Inet
-        | Type::Xml
-        | Type::Geometry
-        | Type::Array { .. }
-        | Type::Verbatim { .. } => return None,
-    };
-    match value {
-        Value::Date(_) | Value::Micros(_) | Value::Null => None,
-        Value::Text(text) => Some(format!("'{text}'")),
-        Value::Boolean(_) | Value::Integer(_) | Value::Float(_) | Value::Decimal(_) | Value::Bytes(_) | Value::Array(_) => {
-            Some(zero.into())
-        }
-    }
+/// Whether a date type's value is no date: MySQL's zero and partial dates have no number of days and come as text.
+fn is_zero_date(ty: &Type, value: &Value) -> bool {
+    matches!(ty, Type::Date | Type::DateTime { .. } | Type::Timestamp { .. })
+        && !matches!(value, Value::Date(_) | Value::Micros(_) | Value::Null)
 }
 
 /// Why the target cannot have the column under its name: its own rule, or another column of that name.
@@ -248,7 +217,7 @@ fn renamed(from: &str, column: &Column, in_key: bool, all: &[SchemaChange], allo
         return Answer::new(Verdict::Held, "rows are written by the key that the target has", words::KEY);
     }
     if let Some(why) = name_refused(column, context) {
-        return Answer::held(why);
+        return Answer::new(Verdict::Held, why, words::NAME);
     }
     Answer::of(if circle(from, all, context) { can.swap_names } else { can.rename_column })
 }
@@ -276,7 +245,7 @@ fn circle(start: &str, all: &[SchemaChange], context: &Context<'_>) -> bool {
 fn retyped(kind: Kind, before: &Column, after: &Column, in_key: bool, allowed: bool, context: &Context<'_>) -> Answer {
     let can = context.capabilities;
     if let Some(why) = type_refused(after, context) {
-        return Answer::held(why);
+        return Answer::new(Verdict::Held, why, words::TYPE);
     }
     let same = same_on_target(before, after, context);
     match kind {

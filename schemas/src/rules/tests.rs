@@ -305,3 +305,30 @@ fn what_is_nowhere_applied_needs_no_epoch() {
     assert!(!charset(None).needs_epoch());
     assert!(charset(Some("a".into())).needs_epoch());
 }
+
+#[test]
+fn what_the_shapes_show_is_judged_though_no_clause_says_it() {
+    // A unique key that stops being a row key because its column may be NULL.
+    let unique = |column: Column| {
+        let mut table = Table::new(TableId::new("shop", "cup"), vec![column], &[]);
+        table.unique = vec![crate::table::UniqueIndex { name: "uk".into(), columns: vec![crate::table::ColumnId(0)], partial: false }];
+        table
+    };
+    let mut statement = Statement::new(Vec::new(), Vec::new());
+    (statement.before, statement.after) = (unique(int(0, "code").not_null()), unique(int(0, "code")));
+    let said = [SchemaChange::DropNotNull { column: int(0, "code") }];
+    let set = statement.decide(&said);
+    assert_eq!(set.parts.iter().map(|p| p.outcome).collect::<Vec<_>>(), [Verdict::Applied, Verdict::Held]);
+    assert_eq!(set.decision.outcome, Verdict::Held);
+    assert!(set.decision.reason.contains("row key changes from (code) to none"), "{}", set.decision.reason);
+
+    let silent = Statement::new(vec![int(1, "a")], vec![varchar(1, "a", 9)]);
+    assert_eq!(silent.decide(&[]).decision.outcome, Verdict::Stopped);
+}
+
+#[test]
+fn a_clause_that_was_said_is_not_judged_twice() {
+    let statement = Statement::new(vec![int(1, "a"), int(2, "b")], vec![int(1, "c"), int(3, "d").not_null()]);
+    let changes = crate::diff::diff(&statement.before, &statement.after);
+    assert_eq!(statement.decide(&changes).parts.len(), changes.len());
+}

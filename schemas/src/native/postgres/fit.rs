@@ -48,9 +48,9 @@ pub enum Check {
     Label,
 }
 
-/// 4713-11-24 BC and 5874897-12-31: the ends of `date`.
+/// 4714-11-24 BC and 5874897-12-31: the ends of `date`.
 const DATE: Check = Check::Days { least: -2_440_588, greatest: 2_145_042_905 };
-/// 4713-11-24 BC 00:00:00; the other end, 294276-12-31, lies behind 64 bits of microseconds since 1970.
+/// 4714-11-24 BC 00:00:00; the other end, 294276-12-31, lies behind 64 bits of microseconds since 1970.
 const TIMESTAMP: Check = Check::Micros { least: -210_866_803_200_000_000, greatest: i64::MAX };
 /// 0001-01-01 and 9999-12-31: MySQL's year 0 is not PostgreSQL's 1 BC.
 const MYSQL_DATE: Check = Check::Days { least: -719_162, greatest: 2_932_896 };
@@ -291,4 +291,87 @@ fn fraction(from: u8, to: u8, bounds: Option<Check>) -> Fit {
     let narrower = (to < from).then_some(Check::Fraction(to));
     let checks: Vec<Check> = bounds.into_iter().chain(narrower).collect();
     if checks.is_empty() { Fit::Exact } else { Fit::Checked(checks) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::mysql_examples;
+
+    fn checks(from: &Type, to: &str) -> Vec<Check> {
+        match fit(from, &Native::parse(to).unwrap()) {
+            Fit::Exact => Vec::new(),
+            Fit::Checked(checks) => checks,
+            Fit::Never { why } => panic!("{why}"),
+        }
+    }
+
+    fn never(from: &Type, to: &str) -> bool {
+        matches!(fit(from, &Native::parse(to).unwrap()), Fit::Never { .. })
+    }
+
+    /// What a declared column still has to be asked: only what PostgreSQL has not in any type.
+    #[test]
+    fn a_declared_column_holds_every_value_but_zero_bytes_and_the_year_0() {
+        for (name, native) in mysql_examples() {
+            let column = Column::new(0, "c", AnyNative::MySql(native));
+            let target = super::super::declare(&column).unwrap();
+            let allowed: &[Check] = match column.ty() {
+                Type::Text { .. } | Type::Enum { .. } | Type::Set { .. } => &[Check::NoZeroByte],
+                Type::Date => &[MYSQL_DATE],
+                Type::DateTime { .. } => &[MYSQL_DATETIME],
+                Type::Timestamp { .. } => &[TIMESTAMP],
+                _other => &[],
+            };
+            match fit_column(&column, &target) {
+                Fit::Exact => assert_eq!(allowed, [], "{name}"),
+                Fit::Checked(checks) => assert_eq!(checks, allowed, "{name}"),
+                Fit::Never { why } => panic!("{name}: {why}"),
+            }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_checked_where_the_column_is_narrower() {
+        let int = |bits, unsigned| Type::Integer { bits, unsigned };
+        assert_eq!(checks(&int(32, true), "bigint"), []);
+        assert_eq!(checks(&int(32, true), "integer"), [Check::Range { least: -2_147_483_648, greatest: 2_147_483_647 }]);
+        assert_eq!(checks(&int(64, true), "numeric(20,0)"), []);
+        assert_eq!(checks(&int(64, true), "numeric(19,0)"), [Check::Range { least: 1 - 10_i128.pow(19), greatest: 10_i128.pow(19) - 1 }]);
+        assert_eq!(checks(&int(64, false), "numeric(1000,0)"), []);
+        assert_eq!(checks(&int(8, false), "numeric(3,1)"), [Check::Range { least: -99, greatest: 99 }]);
+        assert_eq!(checks(&int(8, false), "numeric(5,-2)"), [Check::Digits { whole: 7, scale: -2 }]);
+        assert_eq!(checks(&Type::Year, "smallint"), []);
+        assert!(never(&int(8, false), "boolean") && never(&int(8, false), "real"));
+    }
+
+    #[test]
+    fn decimals_are_checked_for_digits_on_both_sides() {
+        let decimal = Type::Decimal { precision: 10, scale: 2 };
+        assert_eq!(checks(&decimal, "numeric(12,4)"), []);
+        assert_eq!(checks(&decimal, "numeric(12,5)"), [Check::Digits { whole: 7, scale: 5 }]);
+        assert_eq!(checks(&decimal, "numeric(10,1)"), [Check::Digits { whole: 9, scale: 1 }]);
+        assert_eq!(checks(&Type::Numeric, "numeric(3,5)"), [Check::Digits { whole: 0, scale: 5 }]);
+    }
+
+    #[test]
+    fn text_is_checked_for_length_and_zero_bytes() {
+        let text = |length| Type::Text { length, fixed: false };
+        assert_eq!(checks(&text(Some(20)), "varchar(20)"), [Check::NoZeroByte]);
+        assert_eq!(checks(&text(Some(20)), "varchar(19)"), [Check::NoZeroByte, Check::Characters(19)]);
+        assert_eq!(checks(&text(None), "varchar(19)"), [Check::NoZeroByte, Check::Characters(19)]);
+        assert!(never(&text(None), "bytea") && never(&text(Some(5)), "char(5)"));
+        assert_eq!(checks(&Type::Json, "json"), []);
+        assert!(never(&Type::Json, "jsonb"));
+    }
+
+    #[test]
+    fn seconds_are_checked_where_the_column_has_fewer_digits() {
+        let duration = |precision| Type::Duration { precision };
+        assert_eq!(checks(&duration(3), "interval(3)"), []);
+        assert_eq!(checks(&duration(3), "interval(0)"), [Check::Fraction(0)]);
+        assert_eq!(checks(&duration(3), "time"), [TIME_OF_DAY]);
+        assert_eq!(checks(&Type::DateTime { precision: 6 }, "timestamp(3)"), [TIMESTAMP, Check::Fraction(3)]);
+        assert!(never(&Type::DateTime { precision: 6 }, "timestamptz") && never(&Type::Date, "timestamp"));
+    }
 }

@@ -1,0 +1,239 @@
+//! Literal defaults evaluated in their column's type, as the server stores them.
+
+use super::{
+    charset,
+    context::{Context, mode},
+    number,
+    statement::Literal,
+    temporal,
+    token::Fault,
+};
+use crate::{
+    native::mysql::{Charset, Native},
+    table::Default,
+    value::Value,
+};
+
+/// A literal as a column's default. None: the default is NULL.
+pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) -> Result<Option<Default>, Fault> {
+    let empty_is_null = context.mariadb && context.has(mode::EMPTY_STRING_IS_NULL);
+    match literal {
+        Literal::Null => return Ok(None),
+        Literal::Text { bytes, .. } if bytes.is_empty() && empty_is_null => return Ok(None),
+        _ => {}
+    }
+    let value = match native {
+        Native::Integer { bits, unsigned, .. } => {
+            Value::Integer(number::integer(&plain(literal, context)?, *bits, *unsigned, matches!(literal, Literal::Number(_)))?)
+        }
+        Native::Decimal { precision, scale, unsigned } => {
+            Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?)
+        }
+        Native::Float { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, true)?),
+        Native::Double { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, false)?),
+        Native::Bit { length } => Value::Bytes(bits(literal, *length, context)?),
+        Native::Year => Value::Integer(number::year(&plain(literal, context)?, matches!(literal, Literal::Text { .. }))?),
+        Native::Date => temporal::date(&plain(literal, context)?, context)?,
+        Native::Time { precision } => temporal::time(&plain(literal, context)?, *precision, context)?,
+        Native::DateTime { precision } => temporal::date_time(&plain(literal, context)?, *precision, 0, context)?,
+        Native::Timestamp { precision } => return timestamp(&plain(literal, context)?, *precision, context).map(Some),
+        Native::Char { length, charset } => {
+            let text = text(literal, charset, u32::from(*length), context)?;
+            Value::Text(text.trim_end_matches(' ').to_owned())
+        }
+        Native::VarChar { length, charset, .. } => Value::Text(text(literal, charset, *length, context)?),
+        Native::Text { charset, .. } => Value::Text(text(literal, charset, u32::MAX, context)?),
+        Native::Binary { length } => {
+            let mut bytes = bytes(literal, u32::from(*length), context)?;
+            bytes.resize(usize::from(*length), 0);
+            Value::Bytes(bytes)
+        }
+        Native::VarBinary { length, .. } => Value::Bytes(bytes(literal, *length, context)?),
+        Native::Blob { .. } => Value::Bytes(bytes(literal, u32::MAX, context)?),
+        Native::Enum { labels, charset } => Value::Text(label(&words(literal, charset, context)?, labels, charset)?),
+        Native::Set { labels, charset } => Value::Text(set(&words(literal, charset, context)?, labels, charset)?),
+        Native::Json => return json(&plain(literal, context)?).map(Some),
+        Native::Uuid => Value::Text(uuid(&plain(literal, context)?)?),
+        Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?),
+        Native::Inet6 => Value::Text(parsed::<std::net::Ipv6Addr>(&plain(literal, context)?, "an INET6 address")?),
+        Native::Geometry { .. } | Native::Vector { .. } => return Err("a literal default of this type is not understood".into()),
+    };
+    Ok(Some(Default::Constant(value)))
+}
+
+/// What rows get in a NOT NULL column that was added without a default. None: the log does not say.
+pub(super) fn implicit(native: &Native) -> Option<Value> {
+    Some(match native {
+        Native::Integer { .. } | Native::Year => Value::Integer(0),
+        Native::Decimal { scale: 0, .. } => Value::Decimal("0".into()),
+        Native::Decimal { scale, .. } => Value::Decimal(format!("0.{}", "0".repeat(usize::from(*scale)))),
+        Native::Float { .. } | Native::Double { .. } => Value::Float(0.0),
+        Native::Bit { length } => Value::Bytes(vec![0; usize::from(length.div_ceil(8))]),
+        Native::Date => Value::Text("0000-00-00".into()),
+        Native::Time { .. } => Value::Micros(0),
+        Native::DateTime { precision } | Native::Timestamp { precision } => Value::Text(zero_moment(*precision)),
+        Native::Char { .. } | Native::VarChar { .. } | Native::Text { .. } | Native::Set { .. } => Value::Text(String::new()),
+        Native::Binary { length } => Value::Bytes(vec![0; usize::from(*length)]),
+        Native::VarBinary { .. } | Native::Blob { .. } => Value::Bytes(Vec::new()),
+        Native::Enum { labels, .. } => Value::Text(labels.first()?.clone()),
+        Native::Json => Value::Text("null".into()),
+        Native::Uuid => Value::Text("00000000-0000-0000-0000-000000000000".into()),
+        Native::Inet4 => Value::Text("0.0.0.0".into()),
+        Native::Inet6 => Value::Text("::".into()),
+        Native::Geometry { .. } | Native::Vector { .. } => return None,
+    })
+}
+
+/// The zero date with its time.
+pub(super) fn zero_moment(precision: u8) -> String {
+    let fraction = if precision == 0 { String::new() } else { format!(".{}", "0".repeat(usize::from(precision))) };
+    format!("0000-00-00 00:00:00{fraction}")
+}
+
+fn client_text(bytes: &[u8], introducer: Option<&String>, context: &Context) -> Result<String, Fault> {
+    let charset = introducer.unwrap_or(&context.charset);
+    // A multi-byte client text was made UTF-8 before it was read.
+    let charset = if introducer.is_none() && !charset::ascii_bytes_are_ascii(charset) { "utf8mb4" } else { charset };
+    charset::decode(charset, bytes).map(std::borrow::Cow::into_owned).ok_or_else(|| format!("a default is not readable as {charset}"))
+}
+
+/// A literal as the text of a number, date or address.
+fn plain(literal: &Literal, context: &Context) -> Result<String, Fault> {
+    Ok(match literal {
+        Literal::Null => return Err("NULL has no value".into()),
+        Literal::Boolean(yes) => u8::from(*yes).to_string(),
+        Literal::Number(digits) => digits.clone(),
+        Literal::Text { bytes, introducer } => client_text(bytes, introducer.as_ref(), context)?.trim().to_owned(),
+        Literal::Hex { bytes, .. } => big_endian(bytes)?.to_string(),
+        Literal::Bits(digits) => u64::from_str_radix(digits, 2).map_err(|_| "a bit literal is longer than 64 bits".to_owned())?.to_string(),
+    })
+}
+
+fn big_endian(bytes: &[u8]) -> Result<u64, Fault> {
+    let start = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
+    if bytes.len() - start > 8 {
+        return Err("a hexadecimal literal is longer than 64 bits".into());
+    }
+    Ok(bytes[start..].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+fn bits(literal: &Literal, length: u8, context: &Context) -> Result<Vec<u8>, Fault> {
+    let number = match literal {
+        Literal::Text { bytes, .. } => big_endian(bytes)?,
+        other => plain(other, context)?.parse().map_err(|_| "a default is not understood as bits".to_owned())?,
+    };
+    if length < 64 && number >> length != 0 {
+        return Err(format!("a default is wider than bit({length})"));
+    }
+    let width = usize::from(length.div_ceil(8));
+    Ok(number.to_be_bytes()[8 - width.min(8)..].to_vec())
+}
+
+fn bit_bytes(digits: &str) -> Vec<u8> {
+    let padded = format!("{}{digits}", "0".repeat((8 - digits.len() % 8) % 8));
+    padded.as_bytes().chunks(8).map(|byte| byte.iter().fold(0, |sum, digit| sum << 1 | (digit - b'0'))).collect()
+}
+
+/// A literal as text of a column's character set.
+fn words(literal: &Literal, own: &Charset, context: &Context) -> Result<String, Fault> {
+    let text = match literal {
+        Literal::Null => return Err("NULL has no value".into()),
+        Literal::Boolean(yes) => u8::from(*yes).to_string(),
+        Literal::Number(digits) => number::as_text(digits)?,
+        Literal::Text { bytes, introducer } => {
+            let binary = introducer.as_deref().filter(|i| *i == "binary").map(|_| own.charset.clone());
+            client_text(bytes, binary.as_ref().or(introducer.as_ref()), context)?
+        }
+        Literal::Hex { bytes, introducer } => {
+            let introducer = introducer.as_ref().filter(|i| *i != "binary").unwrap_or(&own.charset);
+            client_text(bytes, Some(introducer), context)?
+        }
+        Literal::Bits(digits) => client_text(&bit_bytes(digits), Some(&own.charset), context)?,
+    };
+    if own.charset != "binary" && charset::encode(&own.charset, &text).is_none() {
+        return Err(format!("a default has characters that {} has not, or whose table is not known here", own.charset));
+    }
+    Ok(text)
+}
+
+fn text(literal: &Literal, own: &Charset, length: u32, context: &Context) -> Result<String, Fault> {
+    let text = words(literal, own, context)?;
+    let most = usize::try_from(length).unwrap_or(usize::MAX);
+    let count = text.chars().count();
+    if count <= most {
+        return Ok(text);
+    }
+    // Trailing blanks beyond the length are cut without an error.
+    let kept: String = text.chars().take(most).collect();
+    if text.chars().skip(most).all(|c| c == ' ') {
+        Ok(kept)
+    } else {
+        Err(format!("a default of {count} characters is longer than its column"))
+    }
+}
+
+fn bytes(literal: &Literal, length: u32, context: &Context) -> Result<Vec<u8>, Fault> {
+    let bytes = match literal {
+        Literal::Null => return Err("NULL has no value".into()),
+        Literal::Boolean(yes) => u8::from(*yes).to_string().into_bytes(),
+        Literal::Number(digits) => number::as_text(digits)?.into_bytes(),
+        Literal::Hex { bytes, .. } => bytes.clone(),
+        Literal::Bits(digits) => bit_bytes(digits),
+        Literal::Text { bytes, introducer } => {
+            if introducer.is_some()
+                || bytes.is_ascii()
+                || context.charset == context.connection_charset && charset::ascii_bytes_are_ascii(&context.charset)
+            {
+                bytes.clone()
+            } else {
+                let text = client_text(bytes, None, context)?;
+                charset::encode(&context.connection_charset, &text)
+                    .ok_or_else(|| format!("a default has characters that {} has not", context.connection_charset))?
+            }
+        }
+    };
+    if bytes.len() > usize::try_from(length).unwrap_or(usize::MAX) {
+        return Err(format!("a default of {} bytes is longer than its column", bytes.len()));
+    }
+    Ok(bytes)
+}
+
+fn label(text: &str, labels: &[String], charset: &Charset) -> Result<String, Fault> {
+    let text = text.trim_end_matches(' ');
+    let folds = charset.collation.ends_with("_ci");
+    let same = |label: &&String| label.as_str() == text || folds && label.to_lowercase() == text.to_lowercase();
+    labels.iter().find(same).cloned().ok_or_else(|| "a default is none of its column's labels".into())
+}
+
+fn set(text: &str, labels: &[String], charset: &Charset) -> Result<String, Fault> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    let wanted = text.split(',').map(|word| label(word, labels, charset)).collect::<Result<Vec<_>, _>>()?;
+    Ok(labels.iter().filter(|label| wanted.contains(label)).cloned().collect::<Vec<_>>().join(","))
+}
+
+fn timestamp(text: &str, precision: u8, context: &Context) -> Result<Default, Fault> {
+    let local = temporal::date_time(text, precision, context.time_zone_offset_seconds.unwrap_or(0), context)?;
+    let known = context.time_zone_offset_seconds.is_some() || matches!(local, Value::Text(_));
+    Ok(if known { Default::Constant(local) } else { Default::Expression(format!("'{text}' in the server's own time zone")) })
+}
+
+/// JSON is printed by the server in its own form: only what has no other form is taken as a constant.
+fn json(text: &str) -> Result<Default, Fault> {
+    let one_form = matches!(text, "{}" | "[]" | "null" | "true" | "false")
+        || text.len() < 10 && text.parse::<i64>().is_ok_and(|n| n.to_string() == text);
+    Ok(if one_form { Default::Constant(Value::Text(text.to_owned())) } else { Default::Expression(format!("'{text}' as JSON")) })
+}
+
+fn uuid(text: &str) -> Result<String, Fault> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect::<String>().to_lowercase();
+    if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err("a default is not understood as a UUID".into());
+    }
+    Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
+}
+
+fn parsed<T: std::str::FromStr + ToString>(text: &str, what: &str) -> Result<String, Fault> {
+    text.parse::<T>().map(|value| value.to_string()).map_err(|_| format!("a default is not understood as {what}"))
+}
