@@ -1,5 +1,7 @@
 //! The binary's own behaviour: usage, configuration, exit codes.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::{
     env, fs,
     path::PathBuf,

@@ -29,8 +29,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         measure(name, rows, || append(&log, &topic, rows, batch))?;
     }
     let total: u64 = log.ends(&topic).iter().sum();
-    measure("read", total, || read(&log, &topic))?;
-    println!("{} bytes of file for {total} rows", fs::metadata(directory.join("log.redb"))?.len());
+    measure("read all", total, || read(&log, &topic))?;
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        bytes += entry?.metadata()?.len();
+    }
+    println!("{bytes} bytes of files for {total} rows");
     Ok(())
 }
 

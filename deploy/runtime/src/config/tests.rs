@@ -62,7 +62,7 @@ topics: { transport: local, prefix: s, truncate: stop, local: { path: /var/lib/x
 source:
   engine: mysql
   url: mariadb://repl@127.0.0.1:3307/shop
-  tables: [{ table: orders, key: [a, b] }]
+  tables: [{ table: orders }]
   snapshot: { mode: never, workers: 8, chunk_rows: 1, slice: 200ms }
   row_metadata: require
   type_map: { shop.orders.d: string }
@@ -86,9 +86,10 @@ sinks:
     batch: { rows: 5, bytes: 1kB, linger: 0s }
     evolution: { type_changes: hold, lengthen: apply, drop_column: keep }
     type_map: { json: text }
+    allow_truncation: true
     tls: { mode: verify-ca }
     tables:
-      shop.orders: { rename: o, columns: { a: aa }, evolution: { drop_column: stop }, keyless: append, type_map: { x: y } }
+      shop.orders: { allow_truncation: false, rename: o, columns: { a: aa }, evolution: { drop_column: stop }, keyless: append, type_map: { x: y } }
 admin: { listen: '0.0.0.0:0', token: t }
 ",
     )
@@ -100,7 +101,7 @@ admin: { listen: '0.0.0.0:0', token: t }
     };
     assert_eq!(pipeline.topics, topics);
     let source = &pipeline.source;
-    assert_eq!(source.tables[0].key, ["a", "b"]);
+    assert_eq!(source.tables[0].table, TableId::new("shop", "orders"));
     assert_eq!(source.snapshot.mode, SnapshotMode::Never);
     assert_eq!((source.snapshot.workers, source.snapshot.chunk_rows), (8, 1));
     assert_eq!((source.row_metadata, source.server_id), (RowMetadata::Require, Some(77)));
@@ -117,6 +118,7 @@ admin: { listen: '0.0.0.0:0', token: t }
     assert_eq!(action(Kind::Lengthen), Some(Action::Apply));
     assert_eq!(action(Kind::Shorten), Some(Action::Hold));
     assert_eq!(action(Kind::DropColumn), Some(Action::Stop));
+    assert_eq!((sink.defaults.allow_truncation, table.allow_truncation), (true, false));
     assert_eq!((table.keyless, table.bad_value), (Keyless::Append, BadValue::Hold));
     assert_eq!(table.type_map, [("json".into(), "text".into()), ("x".into(), "y".into())].into());
     let other = sink.table(&TableId::new("shop", "other"));
@@ -263,7 +265,6 @@ fn every_refusal_of_what_is_not_built_is_reached() {
         assert!(said.iter().any(|line| line.contains(&sentence)), "{} {value}: {said:?}", unbuilt.key);
         assert!(!said.iter().any(|line| line.contains("unknown key")), "{}: {said:?}", unbuilt.key);
     }
-    load(&format!("{LEAST}    allow_truncation: false\n")).unwrap();
 }
 
 #[test]

@@ -29,12 +29,11 @@ pub(super) const NOT_BUILT: &[NotBuilt] = &[
     value("source.new_tables", "capture", "capturing tables as they are created"),
     key("source.tables.*.columns", "a column list"),
     key("source.tables.*.exclude_columns", "a column list"),
+    key("source.tables.*.key", "a row key of the configuration's own"),
     key("source.tables.*.filter", "a row filter"),
     value("sinks.*.target", "mysql", "the MySQL sink"),
     value("sinks.*.target", "sqlserver", "the SQL Server sink"),
     value("sinks.*.target", "odbc", "the ODBC sink"),
     value("sinks.*.target", "clickhouse", "the ClickHouse sink"),
     value("sinks.*.target", "fabric", "the Fabric sink"),
-    key("sinks.*.allow_truncation", "cutting values to fit"),
-    key("sinks.*.tables.*.allow_truncation", "cutting values to fit"),
 ];

@@ -9,8 +9,8 @@ use schemas::event::Offset;
 
 /// Length of what stands before the records.
 pub(super) const HEADER: usize = 20;
-/// A block is closed before it grows over this. The store's pages are powers of two: with its own header a block just fits 256 KiB.
-pub(super) const TARGET: usize = 256 * 1024 - 64;
+/// A block is closed before it grows over this.
+pub(super) const TARGET: usize = 256 * 1024;
 
 /// The records of a block under construction.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Builder {
         self.count
     }
 
-    /// Whether a record of this size would make the block larger than a page.
+    /// Whether a record of this size would make the block larger than the target.
     pub fn is_full_for(&self, key: Option<&[u8]>, value: &[u8]) -> bool {
         self.count > 0 && self.bytes.len() + key.map_or(0, <[u8]>::len) + value.len() + 10 > TARGET
     }
@@ -46,6 +46,17 @@ impl Builder {
         put_length(&mut self.bytes, value.len() as u64);
         self.bytes.extend_from_slice(value);
         self.count += 1;
+    }
+
+    /// Whether the records of a block go in.
+    pub fn has_room_for(&self, block: &[u8]) -> bool {
+        self.bytes.len() + block.len() <= TARGET
+    }
+
+    /// Adds the records of a block.
+    pub fn extend(&mut self, header: Header, block: &[u8]) {
+        self.bytes.extend_from_slice(&block[HEADER..]);
+        self.count += header.count;
     }
 
     /// The block, whole.
@@ -105,6 +116,13 @@ impl Header {
     }
 }
 
+/// Why a block could not be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pushed<E> {
+    Read(E),
+    Broken(&'static str),
+}
+
 /// A stretch of records in [`Records::bytes`].
 #[derive(Debug, Clone)]
 struct Span {
@@ -125,26 +143,37 @@ impl Records {
         Self { next, ..Self::default() }
     }
 
-    /// Adds a block's records from `from` on. The block is walked whole, so that reading it cannot fail later.
-    pub(super) fn push(&mut self, block: &[u8], from: Offset) -> Result<(), &'static str> {
-        let header = Header::read(block).ok_or("its header is cut")?;
+    /// Adds a block of this length, which `read` puts into place, and takes its records from `from` up to (not including) `until`. The
+    /// block is walked whole, so that reading it cannot fail later.
+    pub(super) fn push<E>(
+        &mut self,
+        length: usize,
+        (from, until): (Offset, Offset),
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), Pushed<E>> {
+        let start = self.bytes.len();
+        self.bytes.resize(start + length, 0);
+        read(&mut self.bytes[start..]).map_err(Pushed::Read)?;
+        let block = &self.bytes[start..];
+        let header = Header::read(block).ok_or(Pushed::Broken("its header is cut"))?;
         let (mut at, mut offset) = (HEADER, header.first);
-        let mut begin = HEADER;
+        let (mut begin, mut end) = (HEADER, None);
         for _ in 0..header.count {
             if offset == from {
                 begin = at;
             }
-            let (_, size) = record(&block[at..], offset).ok_or("a record is cut")?;
+            if offset == until {
+                end = Some(at);
+            }
+            let (_, size) = record(&block[at..], offset).ok_or(Pushed::Broken("a record is cut"))?;
             at += size;
             offset = offset.wrapping_add(1);
         }
         if at != block.len() {
-            return Err("bytes are left behind its records");
+            return Err(Pushed::Broken("bytes are left behind its records"));
         }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&block[begin..]);
-        self.spans.push(Span { first: header.first.max(from), range: start..self.bytes.len() });
-        self.next = offset;
+        self.spans.push(Span { first: header.first.max(from), range: start + begin..start + end.unwrap_or(length) });
+        self.next = offset.min(until);
         Ok(())
     }
 
@@ -223,6 +252,13 @@ fn record(bytes: &[u8], offset: Offset) -> Option<(Record<'_>, usize)> {
 mod tests {
     use super::*;
 
+    fn push(records: &mut Records, block: &[u8], from: Offset, until: Offset) -> Result<(), Pushed<()>> {
+        records.push(block.len(), (from, until), |out| {
+            out.copy_from_slice(block);
+            Ok(())
+        })
+    }
+
     #[test]
     fn a_block_gives_its_records_back_from_any_offset() {
         let rows: Vec<(Option<Vec<u8>>, Vec<u8>)> = vec![
@@ -240,11 +276,15 @@ mod tests {
         assert_eq!(Header::read(&block), Some(Header { time: 42, first: 100, count: 5 }));
         for skip in 0..rows.len() {
             let mut records = Records::default();
-            records.push(&block, 100 + skip as u64).unwrap();
+            push(&mut records, &block, 100 + skip as u64, u64::MAX).unwrap();
             let got: Vec<_> = records.iter().map(|r| (r.offset, r.key.map(<[u8]>::to_vec), r.value.to_vec())).collect();
             let want: Vec<_> = rows.iter().enumerate().skip(skip).map(|(i, (k, v))| (100 + i as u64, k.clone(), v.clone())).collect();
             assert_eq!(got, want);
             assert_eq!(records.next(), 105);
+            let mut cut = Records::default();
+            push(&mut cut, &block, 100 + skip as u64, 101 + skip as u64).unwrap();
+            let got: Vec<_> = cut.iter().map(|r| (r.offset, r.value)).collect();
+            assert_eq!((got, cut.next()), (vec![(100 + skip as u64, rows[skip].1.as_slice())], 101 + skip as u64));
         }
     }
 
@@ -255,10 +295,10 @@ mod tests {
         builder.push(None, b"x");
         let block = builder.finish(1, 0).to_vec();
         for length in 0..block.len() {
-            assert!(Records::default().push(&block[..length], 0).is_err(), "{length}");
+            assert!(push(&mut Records::default(), &block[..length], 0, u64::MAX).is_err(), "{length}");
         }
         let mut long = block.clone();
         long.push(0);
-        assert_eq!(Records::default().push(&long, 0), Err("bytes are left behind its records"));
+        assert_eq!(push(&mut Records::default(), &long, 0, u64::MAX), Err(Pushed::Broken("bytes are left behind its records")));
     }
 }

@@ -1,12 +1,19 @@
 //! The local transport: durable topics in one directory, written in transactions.
 //!
-//! A topic has lanes; a lane is a sequence of records whose offsets count from 0. Rows are kept as blocks, the values of an embedded
-//! store; one commit of the store is one transaction here, on disk when it returns. One process has the directory at a time.
+//! A topic has lanes; a lane is a sequence of records whose offsets count from 0. Records that were written together make a block. Blocks
+//! of rows stand in segment files, and an embedded store has their index; what stays for ever is in the store itself. One commit of the
+//! store is one transaction here, on disk when it returns. One process has the directory at a time.
+//!
+//! Why the rows are not in the store: its pages and their copies made two and a half times the rows' size, and after a kill all of it was
+//! read; with the index alone, opening takes no longer than it is long.
 
 mod block;
 mod lock;
+mod read;
 mod registry;
 mod retention;
+mod rows;
+mod segment;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -16,7 +23,6 @@ use std::{
     fs,
     hash::{BuildHasher, RandomState},
     io,
-    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, LockResult, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::{Duration, SystemTime},
@@ -28,15 +34,16 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
 
-use self::{
-    block::Header,
-    store::{BLOCKS, LANES, META, NEXT_TOPIC, SINKS, State, Store, StoredTopic, TOPICS},
-    transaction::Moves,
-};
 pub use self::{
     block::{Record, RecordIter, Records},
     lock::{DirectoryLock, holder},
     transaction::Transaction,
+};
+use self::{
+    rows::Left,
+    segment::{Appender, Location, Segments},
+    store::{BLOCKS, FRESH, INDEX, LANES, META, NEXT_TOPIC, Sinks, State, Store, StoredTopic, TOPICS},
+    transaction::Commit,
 };
 
 #[derive(Debug, Error)]
@@ -111,7 +118,10 @@ struct Inner {
     options: LogOptions,
     make: MakeStore,
     store: RwLock<Store>,
+    segments: Segments,
+    /// Written under `writer` alone, so that reading it never waits for a commit's sync.
     state: RwLock<State>,
+    sinks: RwLock<Sinks>,
     /// One writer at a time: offsets are given under it.
     writer: Mutex<()>,
     changed: watch::Sender<u64>,
@@ -163,13 +173,22 @@ impl Log {
     }
 
     fn new(directory: PathBuf, options: LogOptions, make: MakeStore, store: Store, lock: Option<DirectoryLock>) -> Result<Self, LogError> {
-        let state = store::load(&store.begin_read(&directory)?).map_err(|e| store::trouble(&directory, "opening", e))?;
+        let transaction = store.begin_read(&directory)?;
+        let opening = |e| store::trouble(&directory, "opening", e);
+        let (state, sinks) = (store::load(&transaction).map_err(opening)?, store::load_sinks(&transaction).map_err(opening)?);
+        drop(transaction);
+        let segments = Segments::new(&directory, lock.is_some());
+        if lock.is_some() {
+            segments.tidy(&state.segments).map_err(|e| io_error(&directory, "opening", &e))?;
+        }
         Ok(Self(Arc::new(Inner {
             directory,
             options,
             make,
             store: RwLock::new(store),
+            segments,
             state: RwLock::new(state),
+            sinks: RwLock::new(sinks),
             writer: Mutex::new(()),
             changed: watch::Sender::new(0),
             buffers: Mutex::default(),
@@ -244,17 +263,36 @@ impl Log {
     /// Removes a topic with its records. One created again under its name has another identity.
     pub fn remove(&self, topic: &Topic) -> Result<(), LogError> {
         let _writer = guard(self.0.writer.lock());
-        self.edit(|database| {
+        let removed = self.edit(|database| {
             let transaction = database.begin_write()?;
             transaction.open_table(TOPICS)?.remove(&*topic.name)?;
-            transaction.open_table(BLOCKS)?.retain_in((topic.number, 0, 0)..=(topic.number, u32::MAX, u64::MAX), |_, _| false)?;
             transaction.open_table(LANES)?.retain_in((topic.number, 0)..=(topic.number, u32::MAX), |_, _| false)?;
+            let all = (topic.number, 0, 0)..=(topic.number, u32::MAX, u64::MAX);
+            transaction.open_table(BLOCKS)?.retain_in(all.clone(), |_, _| false)?;
+            let mut fresh = guard(self.0.state.read()).fresh;
+            transaction.open_table(FRESH)?.retain_in(all.clone(), |_, block| {
+                fresh = fresh.saturating_sub(block.len() as u64);
+                false
+            })?;
+            let before = guard(self.0.state.read()).segments.clone();
+            let mut segments = Appender::new(&self.0.segments, &before);
+            transaction.open_table(INDEX)?.retain_in(all, |_, (segment, position, length, ..)| {
+                segments.release(Location { segment, position, length });
+                false
+            })?;
+            let (usage, dead) = segments.finish()?;
+            let left = Left { usage, dead, fresh };
+            store::write_usage(&transaction, &before, &left)?;
             transaction.commit()?;
-            Ok(())
-        })?;
+            Ok(left)
+        });
+        let left = removed?;
         let mut state = guard(self.0.state.write());
         state.topics.remove(&topic.name);
         state.lanes.remove(&topic.number);
+        (state.segments, state.fresh) = (left.usage, left.fresh);
+        drop(state);
+        self.0.discard(&left.dead);
         Ok(())
     }
 
@@ -273,108 +311,9 @@ impl Log {
         guard(self.0.state.read()).lanes.get(&topic.number).map_or_else(Vec::new, |lanes| lanes.iter().map(|l| l.start).collect())
     }
 
-    /// Records of a lane from `from` on: at least one block, further ones while they fit `max_bytes`; none at the lane's end.
-    ///
-    /// Below the lane's beginning it is `Expired` (of a topic that keeps the newest record only: that one), behind its end `Beyond`.
-    pub fn records(&self, topic: &Topic, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, LogError> {
-        let bounds = guard(self.0.state.read()).lanes.get(&topic.number).and_then(|lanes| lanes.get(lane as usize)).copied();
-        let Some(bounds) = bounds else {
-            return Err(LogError::Topic(format!("{}: topic {} lane {lane} is not there", self.0.directory.display(), topic.name)));
-        };
-        if from > bounds.end {
-            return Err(LogError::Beyond { topic: topic.name.to_string(), lane, wanted: from, end: bounds.end });
-        }
-        let mut records = Records::at(from);
-        if from == bounds.end {
-            return Ok(records);
-        }
-        let transaction = self.store()?.begin_read(&self.0.directory)?;
-        let expired = |first| LogError::Expired { topic: topic.name.to_string(), lane, wanted: from, first };
-        let trouble = |e: redb::Error| store::trouble(&self.0.directory, "reading", e);
-        let broken = |last: u64, why: &str| {
-            let directory = self.0.directory.display();
-            LogError::Broken(format!("{directory}: topic {} lane {lane}: the block at offset {last} is broken: {why}", topic.name))
-        };
-        let table = transaction.open_table(BLOCKS).map_err(|e| trouble(e.into()))?;
-        // A commit of this moment may be in the store already and not in the bounds: it is read next time. Where only the newest
-        // record is kept, that commit has taken away the one that the bounds name.
-        let last = match topic.keep {
-            Keep::Retention | Keep::Forever => bounds.end - 1,
-            Keep::Newest => u64::MAX,
-        };
-        let range = table.range((topic.number, lane, from)..=(topic.number, lane, last)).map_err(|e| trouble(e.into()))?;
-        for entry in range {
-            let (key, block) = entry.map_err(|e| trouble(e.into()))?;
-            let (block, last) = (block.value(), key.value().2);
-            let first = Header::read(block).ok_or_else(|| broken(last, "its header is cut"))?.first;
-            let follows = match topic.keep {
-                Keep::Retention | Keep::Forever => first <= records.next(),
-                Keep::Newest => true,
-            };
-            match next_block(&records, follows, block.len(), max_bytes) {
-                ControlFlow::Continue(()) => records.push(block, from).map_err(|why| broken(last, why))?,
-                ControlFlow::Break(true) => return Err(expired(first)),
-                ControlFlow::Break(false) => break,
-            }
-        }
-        if records.is_empty() { Err(expired(bounds.end)) } else { Ok(records) }
-    }
-
-    /// The newest record of a lane.
-    pub fn newest(&self, topic: &Topic, lane: u32) -> Result<Option<Vec<u8>>, LogError> {
-        let end = self.ends(topic).get(lane as usize).copied().unwrap_or(0);
-        let Some(last) = end.checked_sub(1) else { return Ok(None) };
-        let records = self.records(topic, lane, last, usize::MAX)?;
-        Ok(records.iter().last().map(|record| record.value.to_vec()))
-    }
-
     /// Counts the commits; changes when one is done.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
-    }
-
-    /// Makes a sink known: from here on retention keeps what it has not applied, until [`Self::forget_sink`].
-    pub fn add_sink(&self, sink: &str) -> Result<(), LogError> {
-        let _writer = guard(self.0.writer.lock());
-        if guard(self.0.state.read()).sinks.contains_key(sink) {
-            return Ok(());
-        }
-        self.edit(|database| {
-            let transaction = database.begin_write()?;
-            transaction.open_table(SINKS)?.insert(sink, ())?;
-            transaction.commit()?;
-            Ok(())
-        })?;
-        guard(self.0.state.write()).sinks.entry(sink.to_owned()).or_default();
-        Ok(())
-    }
-
-    /// Says how far a sink has applied a lane, durable on its target. Held in memory: each sink says it of every lane after a start,
-    /// else nothing of that lane is removed.
-    pub fn sink_position(&self, sink: &str, topic: &Topic, lane: u32, applied: Offset) -> Result<(), LogError> {
-        if !guard(self.0.state.read()).sinks.contains_key(sink) {
-            self.add_sink(sink)?;
-        }
-        let mut state = guard(self.0.state.write());
-        state.sinks.entry(sink.to_owned()).or_default().insert((topic.number, lane), applied);
-        Ok(())
-    }
-
-    /// Sinks that retention waits for.
-    pub fn sinks(&self) -> Vec<String> {
-        guard(self.0.state.read()).sinks.keys().cloned().collect()
-    }
-
-    pub fn forget_sink(&self, sink: &str) -> Result<(), LogError> {
-        let _writer = guard(self.0.writer.lock());
-        self.edit(|database| {
-            let transaction = database.begin_write()?;
-            transaction.open_table(SINKS)?.remove(sink)?;
-            transaction.commit()?;
-            Ok(())
-        })?;
-        guard(self.0.state.write()).sinks.remove(sink);
-        Ok(())
     }
 
     /// A small change of the store, under the writer's lock.
@@ -413,10 +352,8 @@ impl Log {
             Ok((opened, state.map_err(|e| store::trouble(&self.0.directory, "opening", e))?))
         });
         *store = match opened {
-            Ok((opened, mut loaded)) => {
-                let mut state = guard(self.0.state.write());
-                loaded.sinks = std::mem::take(&mut state.sinks);
-                *state = loaded;
+            Ok((opened, loaded)) => {
+                *guard(self.0.state.write()) = loaded;
                 opened
             }
             Err(error) => Store::Failed(error.to_string()),
@@ -436,27 +373,27 @@ impl Log {
 
 impl Inner {
     /// Takes over what a commit moved, and tells the readers.
-    fn committed(&self, moves: Moves, looked: u64) {
+    fn committed(&self, commit: Commit) {
         let mut state = guard(self.state.write());
-        for ((number, lane), at) in moves {
+        for ((number, lane), at) in commit.moves {
             if let Some(state) = state.lanes.get_mut(&number).and_then(|lanes| lanes.get_mut(lane as usize)) {
                 *state = at;
             }
         }
-        state.looked = looked;
+        state.looked = commit.looked;
+        (state.segments, state.fresh) = (commit.left.usage, commit.left.fresh);
         drop(state);
         self.changed.send_modify(|count| *count += 1);
+        self.discard(&commit.left.dead);
     }
-}
 
-/// Whether the next block is taken; `Break(true)`: records before it are missing.
-fn next_block(records: &Records, follows: bool, size: usize, max_bytes: usize) -> ControlFlow<bool> {
-    if !follows {
-        ControlFlow::Break(true)
-    } else if records.is_empty() || records.size() + size <= max_bytes {
-        ControlFlow::Continue(())
-    } else {
-        ControlFlow::Break(false)
+    /// Removes the files of segments that no index names any more; what cannot be removed goes when the log is opened again.
+    fn discard(&self, dead: &[u32]) {
+        for segment in dead {
+            if let Err(error) = self.segments.remove(*segment) {
+                tracing::warn!(directory = %self.directory.display(), segment, %error, "an old segment could not be removed");
+            }
+        }
     }
 }
 

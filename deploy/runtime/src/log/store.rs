@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io,
     path::Path,
     sync::Arc,
     thread,
@@ -11,6 +12,7 @@ use std::{
 
 use redb::{
     Builder, Database, DatabaseError, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+    WriteTransaction,
 };
 use schemas::event::Offset;
 use serde::{Deserialize, Serialize};
@@ -18,10 +20,21 @@ use serde::{Deserialize, Serialize};
 use super::{
     Keep, LogError, Topic,
     lock::{self, DirectoryLock},
+    rows::Left,
+    segment::Usage,
 };
 
-/// Blocks by topic number, lane and their last offset: the first at or above an offset is the block that holds it.
-pub(super) const BLOCKS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("blocks");
+/// Topic number, lane and last offset of a block: the first at or above an offset is the block that holds it.
+pub(super) type BlockKey = (u32, u32, u64);
+/// Blocks of topics that are small and stay.
+pub(super) const BLOCKS: TableDefinition<'_, BlockKey, &[u8]> = TableDefinition::new("blocks");
+/// Blocks of rows that are not in a segment yet.
+pub(super) const FRESH: TableDefinition<'_, BlockKey, &[u8]> = TableDefinition::new("fresh");
+/// Where settled blocks of rows are: segment, position, length, first offset, time.
+pub(super) type Entry = (u32, u64, u32, u64, u64);
+pub(super) const INDEX: TableDefinition<'_, BlockKey, Entry> = TableDefinition::new("index");
+/// Length and wanted bytes of each segment.
+pub(super) const SEGMENTS: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("segments");
 /// First and next offset by topic number and lane.
 pub(super) const LANES: TableDefinition<'_, (u32, u32), (u64, u64)> = TableDefinition::new("lanes");
 pub(super) const TOPICS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("topics");
@@ -37,8 +50,9 @@ pub(super) const NEXT_TOPIC: &str = "next_topic";
 const VERSION: u64 = 1;
 
 pub(super) const FILE: &str = "log.redb";
-/// Memory of the store, for reading and for what a transaction has not written yet.
-const CACHE: usize = 12 * 1024 * 1024;
+const UNFINISHED: &str = "log.redb.new";
+/// Memory of the store, which holds little: the rows are in segments.
+const CACHE: usize = 4 * 1024 * 1024;
 
 /// A topic as the store keeps it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,14 +71,18 @@ pub(super) struct LaneState {
     pub oldest: Option<u64>,
 }
 
+/// Known sinks, and how far each has applied a lane (topic number, lane).
+pub(super) type Sinks = BTreeMap<String, BTreeMap<(u32, u32), Offset>>;
+
 /// What is committed, in memory.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub topics: BTreeMap<Arc<str>, Topic>,
     /// By topic number.
     pub lanes: BTreeMap<u32, Vec<LaneState>>,
-    /// Known sinks, and how far each has applied a lane (topic number, lane).
-    pub sinks: BTreeMap<String, BTreeMap<(u32, u32), Offset>>,
+    pub segments: BTreeMap<u32, Usage>,
+    /// Bytes of fresh blocks.
+    pub fresh: u64,
     /// When retention last looked, in milliseconds since 1970.
     pub looked: u64,
 }
@@ -97,7 +115,9 @@ impl Store {
 /// Opens the store for writing, under the directory's lock. A reading command may have it for a moment.
 pub(super) fn open(directory: &Path, builder: impl Fn() -> Result<Database, DatabaseError>) -> Result<Database, LogError> {
     let begun = Instant::now();
-    let new = !directory.join(FILE).exists();
+    if !fs::exists(directory.join(FILE)).map_err(|e| super::io_error(directory, FILE, &e))? {
+        begin(directory)?;
+    }
     let database = loop {
         match builder() {
             Ok(database) => break database,
@@ -106,15 +126,27 @@ pub(super) fn open(directory: &Path, builder: impl Fn() -> Result<Database, Data
             Err(error) => return Err(trouble(directory, "opening", error)),
         }
     };
-    if new {
-        File::open(directory).and_then(|d| d.sync_all()).map_err(|e| super::io_error(directory, "the directory", &e))?;
-    }
-    create_tables(&database).map_err(|e| trouble(directory, "opening", e))?;
+    check_version(&database).map_err(|e| trouble(directory, "opening", e))?;
     Ok(database)
 }
 
 pub(super) fn create(directory: &Path) -> Result<Database, DatabaseError> {
     Builder::new().set_cache_size(CACHE).create(directory.join(FILE))
+}
+
+/// Makes the store under another name first, so that it is there whole or not at all.
+fn begin(directory: &Path) -> Result<(), LogError> {
+    let path = directory.join(UNFINISHED);
+    let failed = |e: io::Error| super::io_error(directory, "creating the store", &e);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let database = Builder::new().set_cache_size(CACHE).create(&path).map_err(|e| trouble(directory, "creating", e))?;
+    create_tables(&database).map_err(|e| trouble(directory, "creating", e))?;
+    database.close().map_err(|e| trouble(directory, "creating", e))?;
+    fs::rename(&path, directory.join(FILE)).map_err(failed)?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(failed)
 }
 
 /// Opens the store for reading. After a kill it needs repair, for which the lock is taken for a moment.
@@ -142,16 +174,21 @@ pub(super) fn open_read_only(directory: &Path) -> Result<ReadOnlyDatabase, LogEr
     }
 }
 
+fn check_version(database: &Database) -> Result<(), redb::Error> {
+    match version(&database.begin_read()?)? {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(redb::Error::Corrupted(format!("it has format {other}; this version of Instar knows format {VERSION}"))),
+        None => Err(redb::Error::Corrupted("it has no format; it was not made by Instar".into())),
+    }
+}
+
 /// Every table is there from the beginning, so that a reader never meets a missing one.
 fn create_tables(database: &Database) -> Result<(), redb::Error> {
-    if let Some(version) = version(&database.begin_read()?)? {
-        if version != VERSION {
-            return Err(redb::Error::Corrupted(format!("format {version}, this version knows {VERSION}")));
-        }
-        return Ok(());
-    }
     let transaction = database.begin_write()?;
     transaction.open_table(BLOCKS)?;
+    transaction.open_table(FRESH)?;
+    transaction.open_table(INDEX)?;
+    transaction.open_table(SEGMENTS)?;
     transaction.open_table(LANES)?;
     transaction.open_table(TOPICS)?;
     transaction.open_table(SCHEMAS)?;
@@ -174,9 +211,6 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u64>, redb::Error> {
 /// Reads what is committed.
 pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> {
     let mut state = State::default();
-    if version(transaction)?.is_none() {
-        return Ok(state);
-    }
     for entry in transaction.open_table(TOPICS)?.iter()? {
         let (name, stored) = entry?;
         let stored: StoredTopic =
@@ -194,10 +228,43 @@ pub(super) fn load(transaction: &ReadTransaction) -> Result<State, redb::Error> 
             *lane = LaneState { start, end, oldest: None };
         }
     }
-    for entry in transaction.open_table(SINKS)?.iter()? {
-        state.sinks.insert(entry?.0.value().to_owned(), BTreeMap::new());
+    for entry in transaction.open_table(FRESH)?.iter()? {
+        state.fresh += entry?.1.value().len() as u64;
+    }
+    for entry in transaction.open_table(SEGMENTS)?.iter()? {
+        let (segment, usage) = entry?;
+        let (length, live) = usage.value();
+        state.segments.insert(segment.value(), Usage { length, live });
     }
     Ok(state)
+}
+
+/// Reads which sinks are known; where they are they say anew.
+pub(super) fn load_sinks(transaction: &ReadTransaction) -> Result<Sinks, redb::Error> {
+    let mut sinks = Sinks::new();
+    for entry in transaction.open_table(SINKS)?.iter()? {
+        sinks.insert(entry?.0.value().to_owned(), BTreeMap::new());
+    }
+    Ok(sinks)
+}
+
+/// The error for a block that is too short to be one.
+pub(super) fn headless((number, lane, last): BlockKey) -> redb::Error {
+    redb::Error::Corrupted(format!("the block at offset {last} of lane {lane} of topic number {number} has no header"))
+}
+
+/// Writes what changed in the segments.
+pub(super) fn write_usage(transaction: &WriteTransaction, before: &BTreeMap<u32, Usage>, left: &Left) -> Result<(), redb::Error> {
+    let mut segments = transaction.open_table(SEGMENTS)?;
+    for (segment, usage) in &left.usage {
+        if before.get(segment) != Some(usage) {
+            segments.insert(segment, (usage.length, usage.live))?;
+        }
+    }
+    for segment in &left.dead {
+        segments.remove(segment)?;
+    }
+    Ok(())
 }
 
 /// What an error of the store means to its user.

@@ -259,6 +259,21 @@ fn reading_where_no_log_is_says_so() {
     assert!(!directory.0.exists(), "reading creates nothing");
 }
 
+#[test]
+fn a_store_whose_making_was_cut_short_is_made_again() {
+    let directory = Directory::new("cut");
+    fs::create_dir_all(&directory.0).unwrap();
+    fs::write(directory.0.join("log.redb.new"), "half of a store").unwrap();
+    assert!(matches!(Log::read(&directory.0), Err(LogError::Absent(_))));
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    assert!(!directory.0.join("log.redb.new").exists());
+    log.topic("t", None, Keep::Forever).unwrap();
+    drop(log);
+    fs::write(directory.0.join("log.redb"), "not a store").unwrap();
+    let error = Log::open(&directory.0, LogOptions::default()).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: ", directory.0.display())), "{error}");
+}
+
 /// A disk of a certain size.
 #[derive(Debug)]
 struct SmallDisk {
@@ -346,6 +361,153 @@ fn a_full_disk_leaves_what_was_committed_and_goes_on_when_there_is_room() {
     drop(log);
     let log = Log::read(&directory.0).unwrap();
     assert_eq!(log.ends(&topic), [committed + 100]);
+}
+
+#[test]
+fn a_full_disk_stops_rows_too_and_nothing_of_their_transaction_is_there() {
+    let directory = Directory::new("full-rows");
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    let (rows, events) = (log.topic("rows", Some(2), Keep::Retention).unwrap(), log.topic("events", None, Keep::Forever).unwrap());
+    let write = |n: u8| {
+        let mut transaction = log.begin();
+        for lane in 0..2 {
+            transaction.append(&rows, lane, None, &vec![n; 100_000]).unwrap();
+        }
+        transaction.append(&events, 0, None, &[n]).unwrap();
+        transaction.commit()
+    };
+    write(1).unwrap();
+    // Room for the first lane's block of the next transaction, not for the second's.
+    log.0.segments.room.store(350_000, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = write(2).unwrap_err();
+        assert!(matches!(error, LogError::Full(_)), "{error}");
+        assert_eq!((log.ends(&rows), log.ends(&events)), (vec![1, 1], vec![1]));
+        let length = fs::metadata(directory.0.join("segment-0000000000")).unwrap().len();
+        assert!((200_000..210_000).contains(&length), "what was not committed is given back: {length}");
+    }
+    log.0.segments.room.store(u64::MAX, Ordering::SeqCst);
+    write(3).unwrap();
+    drop(log);
+    let log = Log::read(&directory.0).unwrap();
+    for lane in 0..2 {
+        assert_eq!(all(&log, &rows, lane, 0), [(0, None, vec![1; 100_000]), (1, None, vec![3; 100_000])]);
+    }
+    assert_eq!(all(&log, &events, 0, 0), [(0, None, vec![1]), (1, None, vec![3])]);
+}
+
+fn segments(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("segment-")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_every_record_once_and_never_more_than_the_ends() {
+    let directory = Directory::new("beside");
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    const LAST: u64 = 30_000;
+    let writer = std::thread::spawn({
+        let (log, rows) = (log.clone(), rows.clone());
+        move || {
+            let mut next = 0;
+            while next < LAST {
+                let mut transaction = log.begin();
+                // Mostly small commits, and now and then one that makes all before it settle.
+                for _ in 0..if next % 700 < 40 { 1500 } else { 40 } {
+                    transaction.append(&rows, 0, None, &[next.to_le_bytes().as_slice(), &[0; 120]].concat()).unwrap();
+                    next += 1;
+                }
+                transaction.commit().unwrap();
+            }
+            next
+        }
+    });
+    let mut at = 0;
+    while at < LAST {
+        let records = log.records(&rows, 0, at, 1 << 16).unwrap();
+        for record in &records {
+            assert_eq!((record.offset, &record.value[..8]), (at, at.to_le_bytes().as_slice()));
+            at += 1;
+        }
+        assert_eq!(records.next(), at);
+        assert!(at <= log.ends(&rows)[0]);
+    }
+    let last = writer.join().unwrap();
+    assert_eq!(all(&log, &rows, 0, 0).len() as u64, last);
+}
+
+#[test]
+fn small_commits_settle_into_a_segment_and_are_read_as_before() {
+    let directory = Directory::new("settle");
+    let log = Log::open(&directory.0, LogOptions { partitions: 2, ..LogOptions::default() }).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    let value = |i: u64| [i.to_le_bytes().as_slice(), &[i as u8; 2000]].concat();
+    let mut written = 0;
+    let mut settled = Vec::new();
+    while written < 6000 {
+        let mut transaction = log.begin();
+        for _ in 0..25 {
+            transaction.append(&rows, (written % 3 / 2) as u32, Some(b"k"), &value(written)).unwrap();
+            written += 1;
+        }
+        transaction.commit().unwrap();
+        let fresh = guard(log.0.state.read()).fresh;
+        assert!(fresh <= 4 << 20, "{fresh}");
+        if fresh == 0 {
+            settled.push(written);
+        }
+    }
+    assert!(settled.len() == 2, "settled at {settled:?}");
+    let check = |log: &Log| {
+        for lane in 0..2 {
+            let want: Vec<u64> = (0..written).filter(|i| i % 3 / 2 == u64::from(lane)).collect();
+            for from in [0, 1, 700, 1333, want.len() - 1] {
+                let got = all(log, &rows, lane, from as u64);
+                let want: Vec<_> = (from as u64..).zip(&want[from..]).map(|(at, i)| (at, Some(b"k".to_vec()), value(*i))).collect();
+                assert!(got == want, "lane {lane} from {from}");
+            }
+        }
+    };
+    check(&log);
+    drop(log);
+    let log = Log::open(&directory.0, LogOptions::default()).unwrap();
+    assert!(guard(log.0.state.read()).fresh > 0);
+    check(&log);
+    log.remove(&rows).unwrap();
+    assert_eq!(guard(log.0.state.read()).fresh, 0);
+}
+
+#[test]
+fn retention_and_removal_give_the_disk_back() {
+    let directory = Directory::new("segments");
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(60) }).unwrap();
+    let rows = log.topic("rows", None, Keep::Retention).unwrap();
+    let other = log.topic("other", None, Keep::Retention).unwrap();
+    let value = vec![1u8; 1 << 20];
+    for i in 0..200u64 {
+        let mut transaction = log.begin();
+        let topic = if i == 100 { &other } else { &rows };
+        transaction.append(topic, 0, None, &value).unwrap();
+        transaction.commit_at(i * 1000).unwrap();
+    }
+    assert_eq!(segments(&directory.0), ["segment-0000000002", "segment-0000000003"], "two of 64 MB are older than a minute");
+    fs::write(directory.0.join("segment-0000000099"), "of a writer that was killed before its commit").unwrap();
+    drop(log);
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(60) }).unwrap();
+    assert!(!segments(&directory.0).contains(&"segment-0000000099".to_owned()));
+    append_at(&log, &rows, "late", 10_000_000);
+    assert_eq!(log.starts(&rows), [199], "everything old is gone");
+    assert_eq!(log.starts(&other), [1]);
+    append_at(&log, &rows, "later", 10_020_000);
+    assert_eq!(segments(&directory.0), ["segment-0000000003"]);
+    assert_eq!(values(&log, &rows, 0), ["late", "later"]);
+    log.remove(&rows).unwrap();
+    let again = log.topic("rows", None, Keep::Retention).unwrap();
+    append_at(&log, &again, "again", 10_020_001);
+    assert_eq!(values(&log, &again, 0), ["again"]);
 }
 
 /// Writes transactions for ever: transaction `n` puts `n % 97 + 1` records saying `n` into each of three lanes, and `n` into progress.

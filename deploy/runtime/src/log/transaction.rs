@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    mem,
+    io, mem,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,11 +12,31 @@ use super::{
     Keep, Log, LogError, Topic,
     block::Builder,
     guard, retention,
+    rows::{Left, Rows},
     store::{self, BLOCKS, LANES, LaneState, State},
 };
 
 /// What a commit changes in lanes, by topic number and lane.
 pub(super) type Moves = BTreeMap<(u32, u32), LaneState>;
+
+/// What a commit did.
+pub(super) struct Commit {
+    pub moves: Moves,
+    pub looked: u64,
+    pub left: Left,
+}
+
+/// Why nothing was committed.
+pub(super) enum Unwritten {
+    Store(redb::Error),
+    Segment(io::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for Unwritten {
+    fn from(error: E) -> Self {
+        Unwritten::Store(error.into())
+    }
+}
 
 /// Records of one lane that are not committed.
 #[derive(Debug, Default)]
@@ -122,15 +142,26 @@ impl Transaction {
             let store = log.store()?;
             let database = store.database(&log.0.directory)?;
             let state = guard(log.0.state.read());
-            database.begin_write().map_err(redb::Error::from).and_then(|transaction| self.write(transaction, &log, &state, now))
+            database
+                .begin_write()
+                .map_err(|e| Unwritten::Store(e.into()))
+                .and_then(|transaction| self.write(transaction, &log, &state, now))
         };
         match written {
-            Ok((moves, looked)) => {
-                log.0.committed(moves, looked);
+            Ok(commit) => {
+                log.0.committed(commit);
                 log.recycle(self.into_buffers());
                 Ok(())
             }
-            Err(error) => {
+            // The store has not been touched; a full disk gets back what was written.
+            Err(Unwritten::Segment(error)) => {
+                let error = super::io_error(&log.0.directory, "writing", &error);
+                if let Err(error) = log.0.segments.tidy(&guard(log.0.state.read()).segments) {
+                    tracing::warn!(directory = %log.0.directory.display(), %error, "what was not committed could not be taken back");
+                }
+                Err(error)
+            }
+            Err(Unwritten::Store(error)) => {
                 let error = store::trouble(&log.0.directory, "writing", error);
                 log.reopen();
                 Err(error)
@@ -138,17 +169,16 @@ impl Transaction {
         }
     }
 
-    fn write(&mut self, transaction: WriteTransaction, log: &Log, state: &State, now: u64) -> Result<(Moves, u64), redb::Error> {
+    fn write(&mut self, transaction: WriteTransaction, log: &Log, state: &State, now: u64) -> Result<Commit, Unwritten> {
         let mut moves = Moves::new();
         let mut looked = state.looked;
-        {
+        let left = {
+            let mut rows = Rows::begin(&transaction, &log.0.segments, state, self.bytes)?;
             let mut blocks = transaction.open_table(BLOCKS)?;
             for &(number, lane, keep) in &self.touched {
                 let buffer = &mut self.lanes[number as usize][lane as usize];
-                let mut at = state.lanes.get(&number).and_then(|lanes| lanes.get(lane as usize)).copied().unwrap_or_default();
-                if keep == Keep::Newest && at.end > at.start {
-                    blocks.remove((number, lane, at.end - 1))?;
-                }
+                let before = state.lanes.get(&number).and_then(|lanes| lanes.get(lane as usize)).copied().unwrap_or_default();
+                let mut at = before;
                 if at.start == at.end {
                     at.oldest = Some(now);
                 }
@@ -156,24 +186,34 @@ impl Transaction {
                 for block in buffer.full.iter_mut().chain(buffer.open.as_mut()) {
                     let first = at.end;
                     at.end += u64::from(block.count());
-                    blocks.insert((number, lane, at.end - 1), block.finish(now, first))?;
+                    let (key, block) = ((number, lane, at.end - 1), block.finish(now, first));
+                    match keep {
+                        Keep::Retention => rows.put(key, block, first, now)?,
+                        Keep::Forever | Keep::Newest => drop(blocks.insert(key, block)?),
+                    }
                 }
                 if keep == Keep::Newest {
                     at.start = at.end - 1;
+                    if before.end > before.start {
+                        blocks.remove((number, lane, before.end - 1))?;
+                    }
                 }
                 moves.insert((number, lane), at);
             }
             if now.saturating_sub(looked) >= retention::PAUSE {
-                retention::expire(&mut blocks, &log.0.options, state, &mut moves, now)?;
+                let sinks = guard(log.0.sinks.read());
+                retention::expire(&mut rows, &log.0.options, state, &sinks, &mut moves, now)?;
                 looked = now;
             }
             let mut lanes = transaction.open_table(LANES)?;
             for (key, at) in &moves {
                 lanes.insert(key, (at.start, at.end))?;
             }
-        }
+            rows.finish()?
+        };
+        store::write_usage(&transaction, &state.segments, &left)?;
         transaction.commit()?;
-        Ok((moves, looked))
+        Ok(Commit { moves, looked, left })
     }
 
     fn into_buffers(mut self) -> impl Iterator<Item = Vec<u8>> {
