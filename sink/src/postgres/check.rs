@@ -62,7 +62,8 @@ async fn stored(
     problems: &mut Vec<String>,
 ) -> Result<Option<(store::SinkId, Ledger)>, SinkError> {
     let sql = "SELECT pg_catalog.to_regclass('instar.format') IS NOT NULL, \
-               has_database_privilege(current_database(), 'CREATE'), current_database()::text, current_user::text";
+               CASE WHEN pg_catalog.to_regnamespace('instar') IS NULL THEN has_database_privilege(current_database(), 'CREATE') \
+               ELSE has_schema_privilege('instar', 'CREATE') END, current_database()::text, current_user::text";
     let row = connection.client.query_one(sql, &[]).await.map_err(|e| connection.sorted(&e, "look for the schema instar"))?;
     let (there, may_create): (bool, bool) = (row.get(0), row.get(1));
     if !there {

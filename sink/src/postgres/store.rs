@@ -31,9 +31,13 @@ pub struct SinkId(pub i32);
 pub async fn prepare(connection: &Connection, pipeline: &str, sink: &str) -> Result<SinkId, SinkError> {
     let doing = "create the schema instar";
     if !exists(connection).await? {
+        // CREATE SCHEMA IF NOT EXISTS would need a right even where the schema is there.
         let sql = format!(
-            "BEGIN; SELECT pg_advisory_xact_lock({LOCK_CLASS}, 0);
-             DO $instar$ BEGIN IF pg_catalog.to_regclass('instar.format') IS NULL THEN {TABLES} END IF; END $instar$; COMMIT"
+            "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({LOCK_CLASS}, 0);
+             DO $instar$ BEGIN
+             IF pg_catalog.to_regnamespace('instar') IS NULL THEN CREATE SCHEMA instar; END IF;
+             IF pg_catalog.to_regclass('instar.format') IS NULL THEN {TABLES} END IF;
+             END $instar$; COMMIT"
         );
         if let Err(error) = connection.client.batch_execute(&sql).await {
             let sorted = connection.sorted(&error, doing);

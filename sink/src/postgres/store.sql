@@ -1,4 +1,3 @@
-CREATE SCHEMA IF NOT EXISTS instar;
 CREATE TABLE instar.format (version int NOT NULL);
 CREATE TABLE instar.sinks (
     id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
