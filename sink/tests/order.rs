@@ -296,6 +296,7 @@ async fn a_row_that_does_not_fit_stops_behind_the_rows_before_it() {
         source.put("orders", id, &[("note", note(if id == 23 { "BAD" } else { "good" }))]);
         source.put("lines", id, &[("note", note("good"))]);
     }
+    source.add_column("orders", "late", 1);
     source.add_column("lines", "late", 1);
     let Ended::Stopped { message } = start(&source, &target, sink.clone()).ended().await.unwrap() else { panic!("no stop") };
     for part in ["shop.orders", "column `note`", "offset 23", "Reload the table"] {
