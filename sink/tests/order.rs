@@ -1,4 +1,5 @@
 //! The sink process over a real local log and a target in memory: order around schema changes, holds, stops, restarts.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod fake;
 
@@ -239,6 +240,31 @@ async fn a_stop_ends_the_process_behind_what_came_before_and_a_reload_leads_on()
 }
 
 #[tokio::test]
+async fn a_stopped_statement_without_effect_is_accepted() {
+    use schemas::change::SchemaChange;
+    let mut source = Source::new(&directory("accept"), 2);
+    source.initial(vec![orders("orders")]);
+    let target = FakeTarget::default();
+    source.put("orders", 1, &[("n", n(1))]);
+    let table = source.tables["orders"].table.clone();
+    source.ddl("FROBNICATE orders", vec![(table, vec![SchemaChange::Unknown { why: "FROBNICATE".into() }])]);
+    source.put("orders", 2, &[("n", n(2))]);
+    let id = source.id("orders");
+    let Ended::Stopped { message } = start(&source, &target, config(1)).ended().await.unwrap() else { panic!("no stop") };
+    assert!(message.contains("accept the statement"), "{message}");
+    let reader = LocalConsumer::reader(source.log.clone(), "shop", "warehouse");
+    let topics = sink::status::gather::Topics::read(&reader).await.unwrap();
+    sink::review::accept(&target, &topics.events, &id, "ann").await.unwrap();
+    let running = start(&source, &target, config(1));
+    until("the rest", &target, |t| caught_up(&source, t)).await;
+    assert_same(&source, &target, "orders");
+    assert_eq!(fake::outcome(&target, 2, &id), Some(Outcome::Accepted));
+    let again = sink::review::accept(&target, &topics.events, &id, "ann").await;
+    assert!(matches!(again, Err(SinkError::Refused(_))), "{again:?}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn on_stop_wait_goes_on_when_the_ledger_does() {
     let mut source = Source::new(&directory("wait"), 1);
     source.initial(vec![orders("orders")]);
@@ -270,6 +296,7 @@ async fn a_row_that_does_not_fit_stops_behind_the_rows_before_it() {
         source.put("orders", id, &[("note", note(if id == 23 { "BAD" } else { "good" }))]);
         source.put("lines", id, &[("note", note("good"))]);
     }
+    source.add_column("orders", "late", 1);
     source.add_column("lines", "late", 1);
     let Ended::Stopped { message } = start(&source, &target, sink.clone()).ended().await.unwrap() else { panic!("no stop") };
     for part in ["shop.orders", "column `note`", "offset 23", "Reload the table"] {

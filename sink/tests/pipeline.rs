@@ -1,4 +1,5 @@
 //! The sink process over a real local log and a real PostgreSQL (`INSTAR_TEST_POSTGRES=postgres://user:password@host:port/database`).
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod fake;
 #[path = "postgres/support.rs"]

@@ -22,7 +22,7 @@ use crate::{
 /// What became of a run.
 enum Attempt {
     /// Done and recorded; the ledger behind it.
-    Done(Ledger),
+    Done(Box<Ledger>),
     /// Nothing was applied; what to tell.
     Failed(String),
 }
@@ -81,7 +81,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             });
         };
         let reason = match self.attempt(job, ledger, &run, event, part).await? {
-            Attempt::Done(after) => return Ok(after),
+            Attempt::Done(after) => return Ok(*after),
             Attempt::Failed(reason) => reason,
         };
         let changes = failed(job, &run, &at(event, &reason), &[]);
@@ -113,7 +113,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
                 self.count(&outcome);
                 tracing::info!(sink = %self.sink.name, table = %run.table, epoch = run.epoch, "schema change done");
                 self.expected.insert(run.table.clone(), (part.version, planned.shape));
-                Ok(Attempt::Done(after))
+                Ok(Attempt::Done(Box::new(after)))
             }
             Err(SinkError::Stop { message } | SinkError::Refused(message)) => Ok(Attempt::Failed(message)),
             Err(SinkError::BadValue { message, .. } | SinkError::Incomplete { message, .. }) => Ok(Attempt::Failed(message)),
