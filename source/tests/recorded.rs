@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use schemas::{
     ddl::mysql::Context,
@@ -77,7 +77,6 @@ fn groups(mariadb: bool) -> Groups {
         full_metadata: true,
         collations,
         charsets: Charsets::default(),
-        databases: BTreeMap::new(),
         context,
     };
     let from = if mariadb { "mariadb gtid= server=1 file=binlog.000006:4" } else { "mysql gtid= server=1 file=binlog.000005:4" };
