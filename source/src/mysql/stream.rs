@@ -307,6 +307,6 @@ impl engine::Stream for Stream {
     }
 
     fn skip(&mut self, table: Table, until: Position) {
-        self.groups.shapes.skip(table, until);
+        self.groups.skip(table, until);
     }
 }
