@@ -51,21 +51,23 @@ impl Lock {
         Ok(Self { lost, watch })
     }
 
-    /// # Errors
-    /// [`CaptureError::Fenced`] where the connection that held it is gone.
-    pub fn check(&self, config: &Config) -> Result<(), CaptureError> {
-        if self.lost.load(Ordering::Acquire) {
-            return Err(CaptureError::Fenced(format!(
-                "{}: the connection that held this pipeline's lock is gone; another source may have taken it",
-                config.server()
-            )));
-        }
-        Ok(())
+    /// Set once the connection that held the lock is gone.
+    pub fn lost(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.lost)
     }
 
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
+}
+
+/// # Errors
+/// [`CaptureError::Transient`] where the lock was lost: who starts again takes it anew, or learns that another source has it.
+pub fn check(lost: &AtomicBool, config: &Config) -> Result<(), CaptureError> {
+    if lost.load(Ordering::Acquire) {
+        return Err(CaptureError::Transient(format!("{}: the connection that held this pipeline's lock is gone", config.server())));
+    }
+    Ok(())
 }
 
 impl Drop for Lock {

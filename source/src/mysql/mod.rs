@@ -61,7 +61,7 @@ impl MySql {
     }
 
     fn check_lock(&self) -> Result<(), CaptureError> {
-        self.lock.as_ref().map_or(Ok(()), |lock| lock.check(&self.config))
+        self.lock.as_ref().map_or(Ok(()), |held| lock::check(&held.lost(), &self.config))
     }
 
     /// The connection for the catalog, new where the last call failed.
@@ -121,7 +121,8 @@ impl Engine for MySql {
         *self.server.lock().await = Some(Arc::clone(&server));
         let captured: Vec<TableId> = tables.iter().map(|table| table.id.clone()).collect();
         let (at, others) = catalog::others(&self.config, &server, &mut conn, &captured).await?;
-        let mut stream = stream::Stream::open(self.config.clone(), server, from.clone(), tables).await?;
+        let mut stream =
+            stream::Stream::open(self.config.clone(), server, from.clone(), tables, self.lock.as_ref().map(Lock::lost)).await?;
         stream.learn(at, others);
         Ok(stream)
     }

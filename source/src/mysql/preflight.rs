@@ -166,7 +166,9 @@ impl Check<'_> {
             ("REPLICATION SLAVE", global(&["REPLICATION SLAVE"])),
             ("REPLICATION CLIENT", global(&["REPLICATION CLIENT", "BINLOG MONITOR"])),
         ];
-        for (right, there) in wanted {
+        let locks = self.server.mariadb || self.server.gtids || text.contains("LOCK TABLES") || global(&[]);
+        // Without GTIDs a copy asks by a short lock what a SELECT can see.
+        for (right, there) in wanted.into_iter().chain([("LOCK TABLES", locks)]) {
             if !there && !by_role {
                 self.report(
                     true,

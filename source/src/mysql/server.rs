@@ -24,7 +24,6 @@ pub struct Server {
     pub full_metadata: bool,
     pub collations: Collations,
     pub charsets: Charsets,
-    pub databases: BTreeMap<String, String>,
     pub context: Context,
 }
 
@@ -143,11 +142,11 @@ pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, Ca
     let mut context = Context::new(mariadb, number);
     context.server_collation = first(conn, "SELECT @@GLOBAL.collation_server").await.map_err(fail)?.unwrap_or(context.server_collation);
     context.lower_case_table_names = first::<u8>(conn, "SELECT @@lower_case_table_names").await.map_err(fail)?.unwrap_or_default();
-    context.database_collations.clone_from(&databases);
+    context.database_collations = databases;
     let explicit: Option<String> = variable(conn, "explicit_defaults_for_timestamp").await.map_err(fail)?;
     context.explicit_defaults_for_timestamp = explicit.is_none_or(|value| value.eq_ignore_ascii_case("ON"));
     let full_metadata = metadata.eq_ignore_ascii_case("FULL");
-    Ok(Arc::new(Server { mariadb, version: number, identity, gtids, full_metadata, collations, charsets, databases, context }))
+    Ok(Arc::new(Server { mariadb, version: number, identity, gtids, full_metadata, collations, charsets, context }))
 }
 
 async fn first<T: mysql_async::prelude::FromRow + Send + 'static>(conn: &mut Conn, sql: &str) -> Result<Option<T>, Error> {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -26,6 +26,7 @@ use super::{
     },
     event::{Event, kind},
     group::Groups,
+    lock,
     position::{Gtids, Position, mysql::Origin},
     server::{self, Purpose, Server},
 };
@@ -41,6 +42,8 @@ pub struct Stream {
     config: Config,
     server: Arc<Server>,
     events: BinlogStream,
+    /// Whether the pipeline's lock was lost.
+    lock: Option<Arc<AtomicBool>>,
     /// An event that came without waiting.
     ahead: Option<Result<Event, CaptureError>>,
     groups: Groups,
@@ -62,7 +65,13 @@ impl fmt::Debug for Stream {
 
 impl Stream {
     /// Opens the log at a position, by GTID where the position has them.
-    pub(super) async fn open(config: Config, server: Arc<Server>, from: Position, tables: Vec<Table>) -> Result<Self, CaptureError> {
+    pub(super) async fn open(
+        config: Config,
+        server: Arc<Server>,
+        from: Position,
+        tables: Vec<Table>,
+        lock: Option<Arc<AtomicBool>>,
+    ) -> Result<Self, CaptureError> {
         check_server(&config, &server, &from)?;
         let mut conn = server::connect(&config, Purpose::Catalog).await?;
         let fail = |error| server::failed(&config, "asking for the log", &error);
@@ -104,7 +113,7 @@ impl Stream {
         let events = conn.get_binlog_stream(request).await.map_err(fail)?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
         let groups = Groups::new(Arc::clone(&server), require, from, tables);
-        Ok(Self { config, server, events, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
+        Ok(Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
     }
 
     /// Gives the shapes of other tables in the captured databases, as the catalog has them at `at`.
@@ -255,6 +264,9 @@ impl engine::Stream for Stream {
     type Rows = Rows;
 
     async fn next(&mut self) -> Result<Entry<Position, Rows>, CaptureError> {
+        if let Some(lost) = &self.lock {
+            lock::check(lost, &self.config)?;
+        }
         loop {
             if let Some(entry) = self.groups.pop() {
                 self.look_ahead();
@@ -295,6 +307,6 @@ impl engine::Stream for Stream {
     }
 
     fn skip(&mut self, table: Table, until: Position) {
-        self.groups.shapes.skip(table, until);
+        self.groups.skip(table, until);
     }
 }

@@ -399,3 +399,18 @@ async fn a_transaction_larger_than_what_is_kept_back_comes_whole_and_once() {
         assert_eq!((heard.commits.len(), heard.stands.len()), (1, 0));
     }
 }
+
+#[tokio::test]
+async fn a_log_that_is_not_there_any_more_stops_with_the_way_out() {
+    use source::error::CaptureError;
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "purged").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
+        let mut engine = world.engine(&["t"]);
+        let (at, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+        let gone = Position { gtids: Gtids::None, file: "binlog.999999".into(), ..at };
+        let mut stream = engine.stream(&gone, shapes).await.unwrap();
+        let error = stream.next().await.unwrap_err();
+        assert!(matches!(&error, CaptureError::Stop { message } if message.contains("reload all tables")), "{error}");
+    }
+}

@@ -110,3 +110,27 @@ async fn a_second_source_of_the_pipeline_is_kept_out_until_the_first_is_gone() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_source_whose_lock_is_lost_ends_its_stream_and_takes_the_lock_anew() {
+    use mysql_async::prelude::Queryable;
+    use source::engine::Stream;
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "lost").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
+        let mut engine = world.engine(&["t"]);
+        engine.lock("it-lost").await.unwrap();
+        let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+        let mut stream = engine.stream(&from, shapes).await.unwrap();
+        let holder: u64 = world.conn.query_first("SELECT IS_USED_LOCK('instar:it-lost')").await.unwrap().unwrap();
+        world.run(&format!("KILL {holder}")).await;
+        let error = loop {
+            if let Err(error) = stream.next().await {
+                break error;
+            }
+        };
+        assert!(matches!(&error, CaptureError::Transient(text) if text.contains("held this pipeline's lock is gone")), "{error}");
+        engine.lock("it-lost").await.unwrap();
+        assert!(engine.end().await.is_ok());
+    }
+}

@@ -112,6 +112,12 @@ impl Groups {
         self.shapes.arrive(&self.position);
     }
 
+    /// Passes over a table up to `until`; nothing is passed over where the stream is there already.
+    pub fn skip(&mut self, table: Table, until: Position) {
+        self.shapes.skip(table, until);
+        self.shapes.arrive(&self.position);
+    }
+
     /// The next entry that is complete.
     pub fn pop(&mut self) -> Option<Entry<Position, Rows>> {
         self.ready.pop_front()
