@@ -41,6 +41,11 @@ use crate::{
 /// Other instances' changes, and a person's in the target, are seen at the latest after this.
 const SAFETY: Duration = Duration::from_millis(200);
 
+/// 1 while the sink waits for a person.
+const STOPPED: &str = "instar_sink_stopped";
+/// Held tables.
+const HELD: &str = "instar_sink_held_tables";
+
 /// Why the decider ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
@@ -268,6 +273,9 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             None => crate::target::Journal::default(),
         };
         let message = stop_message(ledger, &journal);
+        let name = || self.sink.name.clone();
+        metrics::gauge!(STOPPED, "sink" => name()).set(u32::from(message.is_some()));
+        metrics::gauge!(HELD, "sink" => name()).set(u32::try_from(ledger.held.len()).unwrap_or(u32::MAX));
         if message != self.stopped {
             if let Some(message) = &message {
                 tracing::error!(sink = %self.sink.name, %message, "stopped: needs operator");

@@ -203,7 +203,15 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let left = self.sink.batch.rows.saturating_sub(folds.rows);
         let lane = &mut self.lanes[pick];
         let bytes = lane.bytes_for(left).min(self.sink.batch.bytes).max(1);
-        let fetched = self.consumer.fetch(&lane.topic, lane.lane.lane, lane.next(), bytes)?;
+        let fetched = match self.consumer.fetch(&lane.topic, lane.lane.lane, lane.next(), bytes) {
+            Ok(fetched) => fetched,
+            // Rows are gone that nobody waits for: a reload of the table leads out, or is on its way.
+            Err(SinkError::Stop { message }) if begins_anew(view, &lane.lane.table) => {
+                tracing::warn!(sink = %self.sink.name, table = %lane.lane.table, %message, "waits for the table's reload");
+                return Ok(End::Waits);
+            }
+            Err(error) => return Err(error),
+        };
         let block = cell.get_or_init(|| fetched);
         let keyless = self.sink.table(&lane.lane.table).keyless;
         Ok(lane.take(block, view, keyless, folds))
@@ -338,6 +346,11 @@ fn other_version(lane: &LaneState, version: Option<Version>, view: &View) -> Str
         "{table} lane {number}, offset {}: the row is of {row}, but {target}: what Instar keeps in the target was altered by hand.",
         lane.next()
     )
+}
+
+/// Whether the table is held, or a reload or removal of it is still to be decided.
+fn begins_anew(view: &View, table: &TableId) -> bool {
+    view.ledger.held.contains_key(table) || view.events.superseded_by(view.ledger.decided, table).is_some()
 }
 
 /// Rows applied, folded or not.

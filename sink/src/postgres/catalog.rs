@@ -96,7 +96,8 @@ pub fn parse(id: &TableId, json: &str, expected: Option<&Table>) -> Result<Live,
         });
         columns.push(model(column, column_id).map_err(|why| format!("table {id}, column {}: {why}", column.name))?);
     }
-    let mut table = Table { id: id.clone(), columns, primary: None, unique: Vec::new(), indexes: Vec::new(), collation: None, next_column: next };
+    let mut table =
+        Table { id: id.clone(), columns, primary: None, unique: Vec::new(), indexes: Vec::new(), collation: None, next_column: next };
     for index in &raw.indexes {
         let ids = index.columns.iter().map(|name| name.as_deref().and_then(|n| table.column(n)).map(|c| c.id)).collect::<Option<Vec<_>>>();
         if index.primary {
