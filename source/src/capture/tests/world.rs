@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Runs the loop to its own end.
-    pub async fn to_its_end(&mut self) -> Result<Ended, CaptureError> {
+    pub async fn run_out(&mut self) -> Result<Ended, CaptureError> {
         let (_stop, shutdown) = watch::channel(false);
         let mut engine = self.server.engine();
         let source = run(&mut engine, &mut self.publisher, &self.settings, &self.reporter, shutdown);
