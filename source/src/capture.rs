@@ -16,6 +16,7 @@ mod shape;
 mod start;
 mod status;
 #[cfg(test)]
+#[expect(clippy::expect_used, reason = "tests")]
 mod tests;
 mod turn;
 

@@ -1,5 +1,7 @@
 //! The loop over a real MariaDB and the local log: what a reader of the topics makes of them is what the server has.
 
+#![expect(clippy::expect_used, reason = "tests")]
+
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,

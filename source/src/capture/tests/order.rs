@@ -171,7 +171,7 @@ async fn a_copy_goes_on_while_rows_and_changes_come() {
 async fn snapshot_only_ends_when_copied_and_never_copies_nothing() {
     let mut world = World::new(server(30), &["orders", "log"]);
     world.settings.snapshot.mode = SnapshotMode::Only;
-    assert_eq!(world.to_its_end().await.expect("run"), Ended::Copied);
+    assert_eq!(world.run_out().await.expect("run"), Ended::Copied);
     world.check(&["orders", "log"]);
 
     let mut world = World::new(server(30), &["orders"]);
@@ -253,7 +253,7 @@ async fn topics_of_another_pipeline_are_refused() {
     let mut world = World::new(server(1), &["orders"]);
     world.until_caught_up().await;
     world.settings.pipeline = "other".into();
-    let error = world.to_its_end().await.expect_err("refused").to_string();
+    let error = world.run_out().await.expect_err("refused").to_string();
     assert!(error.contains("\"shop\"") && error.contains("\"other\""), "{error}");
 }
 

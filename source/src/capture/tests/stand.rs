@@ -38,7 +38,7 @@ async fn it_stands_before_a_statement_that_it_does_not_understand() {
     assert_eq!(world.rows("b").len(), 2, "a row behind the statement was published");
     // So it does after a restart, and a process that is told to end at a stop ends.
     world.settings.on_stop = OnStop::Exit;
-    let ended = world.to_its_end().await.expect("run");
+    let ended = world.run_out().await.expect("run");
     assert!(matches!(&ended, Ended::Stopped { message } if message.contains("odd")), "{ended:?}");
 }
 
@@ -67,7 +67,7 @@ async fn a_reload_that_was_asked_for_while_nothing_ran_is_taken_before_the_log()
     world.until_caught_up().await;
     world.server.unknown(&["a"], "odd", true);
     world.settings.on_stop = OnStop::Exit;
-    assert!(matches!(world.to_its_end().await, Ok(Ended::Stopped { .. })));
+    assert!(matches!(world.run_out().await, Ok(Ended::Stopped { .. })));
     world.reload("a");
     world.until_caught_up().await;
     world.check(&["a", "b"]);

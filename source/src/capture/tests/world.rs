@@ -102,12 +102,19 @@ impl World {
 
     /// Runs until everything is published and copied.
     pub async fn until_caught_up(&mut self) -> Ended {
-        let server = self.server.clone();
-        self.until(|s| s.position == server.end().to_string() && s.tables.values().all(Option::is_none) && !s.tables.is_empty()).await
+        let (server, log) = (self.server.clone(), self.log.clone());
+        // The status may be that of a run before: commands that are not taken are seen in the log.
+        let commands_taken = move || {
+            let commands = log.find(&names::commands(PREFIX)).map_or(0, |topic| log.ends(&topic)[0]);
+            let progress = log.find(&names::progress(PREFIX)).and_then(|topic| log.newest(&topic, 0).expect("read"));
+            progress.is_some_and(|record| read_progress(&record).expect("progress").command == commands)
+        };
+        let there = |s: &SourceStatus| s.position == server.end().to_string() && !s.tables.is_empty();
+        self.until(|s| there(s) && s.tables.values().all(Option::is_none) && commands_taken()).await
     }
 
     /// Runs the loop to its own end.
-    pub async fn to_its_end(&mut self) -> Result<Ended, CaptureError> {
+    pub async fn run_out(&mut self) -> Result<Ended, CaptureError> {
         let (_stop, shutdown) = watch::channel(false);
         let mut engine = self.server.engine();
         let source = run(&mut engine, &mut self.publisher, &self.settings, &self.reporter, shutdown);
