@@ -17,7 +17,9 @@ use crate::{cli::Cli, exit::Exit};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Err(error) = runtime::telemetry::init_logs() {
+    // A process that serves metrics sets up both.
+    let logs = if matches!(cli.command, cli::Command::Run(_)) { Ok(()) } else { runtime::telemetry::init_logs() };
+    if let Err(error) = logs {
         output::complain(&error.to_string());
         return Exit::Usage.into();
     }

@@ -103,13 +103,13 @@ enum Part {
 
 /// Runs until a signal, an error that does not go away, or a stop at which nothing can go on.
 pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
+    let metrics = runtime::telemetry::init().map_err(|e| Failure::usage(e.to_string()))?;
     let (_handle, shutdown) = Shutdown::on_signals().map_err(|e| Failure::error(format!("signals: {e}")))?;
     let pipeline = Arc::new(pipeline);
     let (directory, options) = local(&pipeline);
     let log = tokio::task::spawn_blocking(move || Log::open(directory, options)).await.map_err(|e| Failure::error(e.to_string()))??;
     preflight::before_run(&pipeline, &log).await?;
 
-    let metrics = runtime::telemetry::init().map_err(|e| Failure::error(e.to_string()))?;
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
     let mut parts = JoinSet::new();

@@ -244,11 +244,15 @@ impl Run<'_> {
             self.note_exit();
             return;
         }
-        let (code, printed) = self.pipeline.wait(goal, 60);
-        match (code, goal) {
-            (0 | 3 | 4, _) => {}
-            _ if !self.pipeline.is_running() => {}
-            _ => self.problems.push(format!("instar wait --for {goal} exits {code}: {printed}")),
+        let begin = Instant::now();
+        let (code, printed) = loop {
+            let (code, printed) = self.pipeline.wait("settled", 5);
+            if matches!(code, 0 | 3 | 4) || !self.pipeline.is_running() || begin.elapsed() > Duration::from_secs(60) {
+                break (code, printed);
+            }
+        };
+        if !matches!(code, 0 | 3 | 4) && self.pipeline.is_running() {
+            self.problems.push(format!("instar wait --for {goal} exits {code}: {printed}"));
         }
         // A stop ends the process: let it.
         let begin = Instant::now();
