@@ -120,6 +120,7 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
         "datetime" | "timestamp" => {
             (format!("DATE_FORMAT({s}, '%Y-%m-%d %H:%i:%s.%f')"), format!("to_char({t}, 'YYYY-MM-DD HH24:MI:SS.US')"), Form::Text)
         }
+        "year" => (format!("{s} + 0"), format!("{t}::text"), Form::Text),
         "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), format!("{t}::text"), Form::Duration),
         _ => (s, format!("{t}::text"), Form::Text),
     };
