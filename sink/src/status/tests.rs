@@ -23,7 +23,7 @@ fn shape(name: &str) -> Table {
     Table::new(id(name), vec![Column::new(0, "id", int.clone()).not_null(), Column::new(1, "note", int)], &["id"])
 }
 
-fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaChange>) -> TableEvent {
+pub(crate) fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaChange>) -> TableEvent {
     TableEvent {
         table: shape(name),
         version,
@@ -37,7 +37,7 @@ fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaCh
     }
 }
 
-fn event(epoch: Option<Epoch>, kind: EventKind, ddl: Option<&str>, tables: Vec<TableEvent>) -> SchemaEvent {
+pub(crate) fn event(epoch: Option<Epoch>, kind: EventKind, ddl: Option<&str>, tables: Vec<TableEvent>) -> SchemaEvent {
     let ts_ms = 1_700_000_000_000 + i64::try_from(epoch.unwrap_or(0)).unwrap() * 1000;
     SchemaEvent { epoch, kind, position: format!("log:{}", epoch.unwrap_or(0)), ts_ms, ddl: ddl.map(Into::into), tables, for_sink: None }
 }
@@ -111,7 +111,7 @@ fn ends() -> BTreeMap<String, Vec<Offset>> {
     BTreeMap::from([("shop.shop.orders".into(), vec![10, 1]), ("shop.shop.lines".into(), vec![6, 5])])
 }
 
-fn progress(copy: Option<&str>) -> Progress {
+pub(crate) fn progress(copy: Option<&str>) -> Progress {
     let table = |name: &str| TableProgress {
         id: id(name),
         version: 1,
