@@ -14,7 +14,10 @@ use schemas::{event::SourceState, table::TableId, wire::names};
 use serde_json::{Value as Json, json};
 use sink::{
     error::SinkError,
-    status::wait::{Goal, Standing, Until, standing},
+    status::{
+        Liveness,
+        wait::{Goal, Standing, Until, standing},
+    },
 };
 use source::{capture::Command, engine::Position as _, mysql::position::Position};
 
@@ -130,10 +133,15 @@ impl Wanted {
 /// Where the whole pipeline stands against the source's end.
 fn answer(pipeline: &Pipeline, reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
     let Some(progress) = &reading.topics.progress else { return Standing::Behind("the source has published nothing yet".into()) };
-    let stopped = progress.state == SourceState::Stopped && progress.command >= commands;
+    let untaken = untaken(pipeline, progress);
+    // What an earlier process left behind is no stop of the one that has just begun: it may get past it.
+    let stands = match reading.source {
+        Liveness::Stopped(_) | Liveness::Ended(_) | Liveness::Down => true,
+        Liveness::Running | Liveness::Retrying(_) | Liveness::Paused => false,
+    };
+    let stopped = stands && progress.state == SourceState::Stopped && progress.command >= commands && untaken.is_none();
     let reached = Position::parse(&progress.position).is_ok_and(|at| at.reached(end));
     let copying = progress.tables.values().any(|t| !t.retired && (t.copy.is_some() || t.begin.is_some()));
-    let untaken = untaken(pipeline, progress);
     if goal.is_none() && reached && progress.command >= commands && !copying && untaken.is_none() {
         *goal = Some(Goal::new(&reading.topics.events, &reading.topics.ends));
     }
