@@ -109,6 +109,10 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let (directory, options) = local(&pipeline);
     let log = tokio::task::spawn_blocking(move || Log::open(directory, options)).await.map_err(|e| Failure::error(e.to_string()))??;
     preflight::before_run(&pipeline, &log).await?;
+    // Retention waits for the sinks that there are.
+    for gone in log.sinks().iter().filter(|name| !pipeline.sinks.contains_key(*name)) {
+        log.forget_sink(gone)?;
+    }
 
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
@@ -237,7 +241,7 @@ async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts
             },
             () = tokio::time::sleep(SETTLE) => {}
         }
-        let source_stands = matches!(live.source(), Liveness::Stopped(_));
+        let source_stands = stands(&live.source());
         if !copied && !source_stands {
             continue;
         }
@@ -245,13 +249,21 @@ async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts
             Some(Standing::CaughtUp) if copied => return Ok(Exit::Fine),
             Some(_) if pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) => {
                 // A command that came meanwhile is looked at first.
-                if copied || matches!(live.source(), Liveness::Stopped(_)) {
+                if copied || stands(&live.source()) {
                     tracing::error!("stopped: needs operator; see instar status");
                     return Ok(Exit::Stopped);
                 }
             }
             Some(_) | None => {}
         }
+    }
+}
+
+/// Whether a part waits for a person.
+fn stands(part: &Liveness) -> bool {
+    match part {
+        Liveness::Stopped(_) | Liveness::Ended(_) => true,
+        Liveness::Running | Liveness::Retrying(_) | Liveness::Paused | Liveness::Down => false,
     }
 }
 
@@ -264,14 +276,14 @@ fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
         }
         Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
         Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
-            live.end(SOURCE, Liveness::Stopped(message));
+            live.end(SOURCE, Liveness::Ended(message));
             Ok(false)
         }
         Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
         Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
         Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
             tracing::error!(sink = name, reason = message, "stopped: needs operator");
-            live.end(&name, Liveness::Stopped(message));
+            live.end(&name, Liveness::Ended(message));
             Ok(false)
         }
         Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),

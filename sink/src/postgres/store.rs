@@ -89,6 +89,9 @@ async fn find(connection: &Connection, pipeline: &str, sink: &str) -> Result<Opt
 
 /// The sink's row, where [`prepare`] has run once.
 pub async fn look_up(connection: &Connection, pipeline: &str, sink: &str) -> Result<Option<SinkId>, SinkError> {
+    if !exists(connection).await? {
+        return Ok(None);
+    }
     let sql = "SELECT id FROM instar.sinks WHERE pipeline = $1 AND name = $2";
     let row = connection.client.query_opt(sql, &[&pipeline, &sink]).await.map_err(|e| connection.sorted(&e, "read instar.sinks"))?;
     Ok(row.map(|r| SinkId(r.get(0))))
