@@ -56,6 +56,13 @@ pub struct SinkSnapshot {
     pub unreachable: Option<String>,
 }
 
+impl SinkSnapshot {
+    /// Of a pipeline that has never run.
+    pub fn nothing(process: Liveness) -> Self {
+        Self { process, ledger: Some(Ledger::default()), journal: Journal::default(), first: BTreeMap::new(), unreachable: None }
+    }
+}
+
 /// The first row of a lane that is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRow {

@@ -77,9 +77,11 @@ impl Observer {
         let mut sinks = BTreeMap::new();
         for (name, target) in &self.targets {
             let process = self.live.as_ref().map_or(Liveness::Down, |live| live.sink(name));
-            if let Some(consumer) = self.consumer(name) {
-                sinks.insert(name.clone(), gather::sink(name, target, &consumer, &topics, process).await);
-            }
+            let snapshot = match self.consumer(name) {
+                Some(consumer) => gather::sink(name, target, &consumer, &topics, process).await,
+                None => SinkSnapshot::nothing(process),
+            };
+            sinks.insert(name.clone(), snapshot);
         }
         let source = self.live.as_ref().map_or(Liveness::Down, |live| live.source());
         Ok(Reading { topics, sinks, source, now_ms: now_ms() })

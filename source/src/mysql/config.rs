@@ -51,7 +51,7 @@ impl Config {
             heartbeat: source.heartbeat,
             row_metadata: source.row_metadata,
             tables: source.tables.iter().map(|t| t.table.clone()).collect(),
-            mapping: Mapping::new(&source.type_map)?,
+            mapping: Mapping::new(&source.type_map),
         })
     }
 

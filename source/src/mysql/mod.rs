@@ -168,7 +168,9 @@ impl MySql {
             Ok(effects) => effects,
             Err(refusal) => return Ok(Explained::Stands(refusal.why)),
         };
-        let Some(mut effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else { return Ok(Explained::Nothing) };
+        let Some(mut effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else {
+            return Ok(Explained::Nothing);
+        };
         self.config.mapping.mark_added(Some(table), &mut effect);
         if effect.changes.is_empty() {
             return Ok(Explained::Nothing);

@@ -69,10 +69,9 @@ pub fn printed(native: &Native, value: Value) -> Value {
             let days = micros.div_euclid(DAY);
             format!("{} {}", date_text(days), clock(micros.rem_euclid(DAY).unsigned_abs(), *precision))
         }
-        (
-            Value::Micros(_) | Value::Null | Value::Boolean(_) | Value::Float(_) | Value::Text(_) | Value::Bytes(_) | Value::Array(_),
-            _,
-        ) => return value,
+        (Value::Micros(_) | Value::Null | Value::Boolean(_) | Value::Float(_) | Value::Text(_) | Value::Bytes(_) | Value::Array(_), _) => {
+            return value;
+        }
     };
     Value::Text(text)
 }
