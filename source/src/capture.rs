@@ -22,7 +22,7 @@ mod turn;
 
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, gauge};
 use runtime::config::OnStop;
 use schemas::event::SourceState;
 use tokio::sync::watch;
@@ -126,6 +126,7 @@ async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: 
     progress.ts_ms = now_ms();
     tools.publisher.commit(&progress).await?;
     tools.reporter.committed(&progress);
+    gauge!(metric::STOPPED).set(1.0);
     match tools.settings.on_stop {
         OnStop::Exit => Ok(Some(Ended::Stopped { message })),
         OnStop::Wait => loop {

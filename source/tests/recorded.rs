@@ -24,6 +24,7 @@ use source::{
         },
         event::Event,
         group::Groups,
+        mapping::Mapping,
         position::Position,
         server::Server,
     },
@@ -80,7 +81,7 @@ fn groups(mariadb: bool) -> Groups {
         context,
     };
     let from = if mariadb { "mariadb gtid= server=1 file=binlog.000006:4" } else { "mysql gtid= server=1 file=binlog.000005:4" };
-    Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new())
+    Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new(), Mapping::default())
 }
 
 #[derive(Debug, Default)]

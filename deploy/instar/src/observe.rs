@@ -77,11 +77,11 @@ impl Observer {
         let mut sinks = BTreeMap::new();
         for (name, target) in &self.targets {
             let process = self.live.as_ref().map_or(Liveness::Down, |live| live.sink(name));
-            let sink = match self.consumer(name) {
+            let snapshot = match self.consumer(name) {
                 Some(consumer) => gather::sink(name, target, &consumer, &topics, process).await,
-                None => SinkSnapshot::unknown(process),
+                None => SinkSnapshot::nothing(process),
             };
-            sinks.insert(name.clone(), sink);
+            sinks.insert(name.clone(), snapshot);
         }
         let source = self.live.as_ref().map_or(Liveness::Down, |live| live.source());
         Ok(Reading { topics, sinks, source, now_ms: now_ms() })

@@ -34,7 +34,7 @@ use crate::{
     desk::{Desk, local},
     exit::{Exit, Failure},
     observe::{Live, Observer},
-    preflight,
+    preflight, progress,
 };
 
 /// How soon after its last chance a pipeline that cannot go on ends.
@@ -119,6 +119,7 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let mut parts = JoinSet::new();
     let (reporter, source_status) = Reporter::new();
     let mut live = Parts::default();
+    tokio::spawn(progress::follow(source_status.clone()));
     live.add(SOURCE, source_status, source_liveness);
     spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
     for name in pipeline.sinks.keys() {
@@ -206,13 +207,7 @@ fn settings(pipeline: &Pipeline) -> Settings {
     }
 }
 
-fn spawn_sink(
-    parts: &mut JoinSet<Part>,
-    pipeline: &Arc<Pipeline>,
-    name: &str,
-    log: &Log,
-    ended: Shutdown,
-) -> Result<Arc<Shared>, Failure> {
+fn spawn_sink(parts: &mut JoinSet<Part>, pipeline: &Arc<Pipeline>, name: &str, log: &Log, ended: Shutdown) -> Result<Arc<Shared>, Failure> {
     let mut sink = pipeline.sinks[name].clone();
     sink.on_stop = OnStop::Wait;
     let failed = |e: SinkError| Failure::error(format!("sink {name}: {e}"));
@@ -229,7 +224,13 @@ fn spawn_sink(
 }
 
 /// Looks after the parts until the process is to end.
-async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts: &mut JoinSet<Part>, shutdown: &Shutdown) -> Result<Exit, Failure> {
+async fn supervise(
+    pipeline: &Arc<Pipeline>,
+    log: &Log,
+    live: &Arc<Parts>,
+    parts: &mut JoinSet<Part>,
+    shutdown: &Shutdown,
+) -> Result<Exit, Failure> {
     let mut copied = false;
     loop {
         tokio::select! {

@@ -55,6 +55,7 @@ pub async fn shape(config: &Config, server: &Server, conn: &mut Conn, id: &Table
     let created = show_create(conn, id).await.map_err(|error| failed(config, &format!("reading the shape of {id}"), &error))?;
     match created {
         Created::Table(text) => table_from_create(&text, &server.catalog_context(&id.namespace))
+            .map(|table| config.mapping.mark(table))
             .map_err(|refusal| CaptureError::Refused(format!("{}: the shape of {id} is not understood: {}", config.server(), refusal.why))),
         Created::Other => {
             Err(CaptureError::Refused(format!("{}: {id} is not a base table; take it out of source.tables", config.server())))

@@ -246,6 +246,23 @@ fn names_that_contradict_each_other_are_found() {
 }
 
 #[test]
+fn columns_and_types_that_cannot_be_mapped_are_named() {
+    let text = LEAST.replace(
+        "sinks:",
+        "  type_map: { shop.orders.d: string, date: string, 'BIGINT unsigned': string, shop.orders.n: text, dat: string, orders.d: string }\nsinks:",
+    );
+    assert_eq!(
+        problems(&text),
+        [
+            "shop.yaml: line 6: source.type_map.dat: dat is neither a type of the source (date, bigint unsigned) nor \
+             database.table.column; did you mean date?",
+            "shop.yaml: line 6: source.type_map.orders.d: orders.d is not a whole name; write database.table.column",
+            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
+        ]
+    );
+}
+
+#[test]
 fn every_refusal_of_what_is_not_built_is_reached() {
     for unbuilt in NOT_BUILT {
         let value = unbuilt.value.unwrap_or("true");
