@@ -92,7 +92,7 @@ async fn a_held_table_queues_its_changes_and_the_others_go_on() {
     world.source.run("ALTER TABLE free ADD COLUMN w INT NOT NULL DEFAULT 5").await;
     world.source.run("ALTER TABLE held ADD COLUMN b INT NULL").await;
     world.source.run("INSERT INTO free VALUES (2, 2, 6)").await;
-    let (code, printed) = world.pipeline.wait("caught-up", 60);
+    let (code, printed) = world.pipeline.wait("settled", 60);
     assert_eq!(code, 4, "{printed}");
     assert!(printed.contains("held_queue.held"), "{printed}");
     assert_eq!(world.table_state("held"), "held");
