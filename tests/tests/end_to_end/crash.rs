@@ -86,23 +86,53 @@ async fn thirty_kills_double_nothing_without_a_key() {
     .await;
 }
 
+/// Whether one session in the target's database runs a statement that begins like this, and waits so.
+async fn running(world: &World, statement: &str, waits: &str) -> bool {
+    let sql = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE '{statement}%' AND {waits}"
+    );
+    world.target.value(&sql).await.as_deref() == Some("1")
+}
+
+#[tokio::test]
+async fn a_change_that_waits_for_the_target_table_survives_its_client() {
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL);\nINSERT INTO t SELECT seq, seq FROM seq_1_to_1000;";
+    let mut world = World::new("alter_waits", setup, &["t"]).await;
+    world.start();
+    // Someone reads the target table: the change waits for its lock, and its client dies meanwhile.
+    let reader = tests::postgres::Session::connect(&tests::postgres::database_url(&world.name)).await;
+    reader.run("BEGIN; SELECT count(*) FROM t").await;
+    world.source.run("ALTER TABLE t MODIFY v BIGINT NOT NULL").await;
+    world.source.run("INSERT INTO t VALUES (5000000, 5000000000)").await;
+    eventually("the change waits", Duration::from_secs(20), async || running(&world, "lock table", "wait_event_type = 'Lock'").await).await;
+    world.pipeline.kill();
+    world.pipeline.start();
+    reader.run("COMMIT").await;
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    assert_eq!(world.last_outcome("t").0, "applied");
+}
+
 #[tokio::test]
 async fn an_alter_that_outlives_its_client_is_not_run_twice() {
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL);\nINSERT INTO t SELECT seq, seq FROM seq_1_to_1000;";
     let mut world = World::new("alter_outlives", setup, &["t"]).await;
     world.start();
-    // Someone reads the target table: the ALTER waits for the lock, and its client dies meanwhile.
-    let reader = tests::postgres::Session::connect(&tests::postgres::database_url(&world.name)).await;
-    reader.run("BEGIN; SELECT count(*) FROM t").await;
+    // An index that takes two seconds to build again, with which the ALTER takes that long.
+    world
+        .target
+        .run(
+            "CREATE FUNCTION slow(anyelement) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS \
+             $$ BEGIN PERFORM pg_sleep(0.002); RETURN 1; END $$; \
+             CREATE INDEX slow ON t (slow(v))",
+        )
+        .await;
     world.source.run("ALTER TABLE t MODIFY v BIGINT NOT NULL").await;
     world.source.run("INSERT INTO t VALUES (5000000, 5000000000)").await;
-    eventually("the ALTER waits", Duration::from_secs(20), async || {
-        world.target.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE '%alter%'").await.as_deref() == Some("1")
-    })
-    .await;
+    eventually("the ALTER runs", Duration::from_secs(20), async || running(&world, "alter table", "wait_event = 'PgSleep'").await).await;
     world.pipeline.kill();
+    assert!(running(&world, "alter table", "true").await, "the ALTER outlives its client");
     world.pipeline.start();
-    reader.run("COMMIT").await;
     world.pipeline.caught_up();
     world.assert_equal().await;
     assert_eq!(world.last_outcome("t").0, "applied");
