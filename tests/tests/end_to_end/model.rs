@@ -212,7 +212,7 @@ impl Session {
         self.session.run("SET SESSION innodb_lock_wait_timeout = 1").await;
         while Instant::now() < self.until {
             let tables = self.tables.clone();
-            if self.random.one_in(12) {
+            if self.random.one_in(25) {
                 let table = self.random.pick(&tables);
                 changes += u64::from(table.alter(&mut self.session, &mut self.random).await);
                 continue;
@@ -276,7 +276,7 @@ macro_rules! seeds {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                run(concat!("model_", $seed), $seed, Options::default(), Duration::from_secs(10)).await;
+                run(concat!("model_", $seed), $seed, Options::default(), Duration::from_secs(7)).await;
             }
         )*
     };

@@ -96,5 +96,5 @@ async fn thirty_kills_lose_nothing_and_double_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_changes_and_rows_from_three_sessions_with_kills_end_equal() {
-    run("my_model", 4, options(), Duration::from_secs(10)).await;
+    run("my_model", 4, options(), Duration::from_secs(7)).await;
 }
