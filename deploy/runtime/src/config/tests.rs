@@ -197,6 +197,10 @@ fn a_file_that_is_half_written_says_where_and_what_is_missing() {
             ],
         ),
         (
+            "pipeline: x\ntopics: { prefix: a b, truncate: stop, local: { partitions: 2 } }\nsource: { engine: mysql, url: 'mysql://h/d', tables: [a] }\nsinks: {}\n",
+            vec!["shop.yaml: line 2: topics.prefix: \"a b\" is no name; use at most 40 letters, digits, _, - and ."],
+        ),
+        (
             "pipeline: x\nsource: mysql\nsinks: [a]\n",
             vec![
                 "shop.yaml: line 2: source: takes keys with values, not a value",
