@@ -23,7 +23,7 @@ use crate::{
     observe::{Live, Observer, Reading},
 };
 
-/// How often a waiting command looks again where nothing tells it to.
+/// How often a waiting command looks again.
 const LOOK: Duration = Duration::from_millis(25);
 
 /// A pipeline's commands, over its log.
@@ -90,7 +90,6 @@ impl Desk {
         let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
         let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
         let observer = self.observer()?;
-        let mut changed = observer.changed();
         let commands = self.commands();
         let mut goal = None;
         loop {
@@ -106,10 +105,7 @@ impl Desk {
                 }
                 None => {}
             }
-            match &mut changed {
-                Some(changed) => drop(tokio::time::timeout(LOOK, changed.changed()).await),
-                None => tokio::time::sleep(LOOK).await,
-            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -89,8 +89,24 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
     result
 }
 
-/// The end of the log: everything that is committed lies before it.
+/// The end of the log: everything that is committed lies before it. The log can be read from here.
 pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
+    // On MariaDB the server reads its log file up to there: that takes long where the file is long.
+    end_by(config, server, conn, |file, offset| format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await
+}
+
+/// A place before which everything lies that is committed or visible now. Only for comparing: on MariaDB its GTIDs may name a group
+/// that is being written behind its offset.
+pub async fn bound(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
+    end_by(config, server, conn, |_, _| "SELECT @@GLOBAL.gtid_binlog_pos".to_owned()).await
+}
+
+async fn end_by(
+    config: &Config,
+    server: &Server,
+    conn: &mut Conn,
+    mariadb: impl Fn(&str, u64) -> String + Send,
+) -> Result<Position, CaptureError> {
     let fail = |error| failed(config, "reading the end of the log", &error);
     let sql = if !server.mariadb && server.version >= 80_200 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
     let row: Option<Row> = conn.query_first(sql).await.map_err(fail)?;
@@ -98,8 +114,7 @@ pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Po
     let (file, offset) = place
         .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
     let gtids = if server.mariadb {
-        let domains: Option<String> =
-            conn.query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await.map_err(fail)?;
+        let domains: Option<String> = conn.query_first(mariadb(&file, offset)).await.map_err(fail)?;
         Gtids::MariaDb(parse(config, &domains.unwrap_or_default())?)
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;

@@ -105,7 +105,7 @@ impl Engine for MySql {
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         let (mut conn, server) = self.catalog().await?;
-        let end = catalog::end(&self.config, &server, &mut conn).await?;
+        let end = catalog::bound(&self.config, &server, &mut conn).await?;
         let now: Option<i64> =
             mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
                 .await
