@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{
     config::Config,
-    position::{Gtids, Position},
+    position::{Gtids, Position, mariadb::Domains},
     server::{Server, failed},
 };
 use crate::error::CaptureError;
@@ -97,9 +97,7 @@ pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Po
     let (file, offset) = place
         .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
     let gtids = if server.mariadb {
-        let domains: Option<String> =
-            conn.query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await.map_err(fail)?;
-        Gtids::MariaDb(parse(config, &domains.unwrap_or_default())?)
+        Gtids::MariaDb(domains(config, conn, &file, offset).await?)
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;
         Gtids::MySql(parse(config, &set.unwrap_or_default())?)
@@ -107,6 +105,19 @@ pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Po
         Gtids::None
     };
     Ok(Position { gtids, server: server.identity.clone(), file, offset })
+}
+
+/// What MariaDB had committed at a place of its log. Empty where there was nothing yet; a place that the server does not find (its file
+/// was removed meanwhile) is no empty one.
+pub async fn domains(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Domains, CaptureError> {
+    let text: Option<Option<String>> = conn
+        .query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''")))
+        .await
+        .map_err(|error| failed(config, "reading the place in the log", &error))?;
+    match text.flatten() {
+        Some(text) => parse(config, &text),
+        None => Err(CaptureError::Transient(format!("{}: the server does not know the place {file}:{offset} of its log", config.server()))),
+    }
 }
 
 /// GTIDs from the server's text.

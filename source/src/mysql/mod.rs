@@ -83,6 +83,7 @@ impl Engine for MySql {
     type Reader = snapshot::Reader;
 
     async fn lock(&mut self, pipeline: &str) -> Result<(), CaptureError> {
+        self.config.read_for(pipeline);
         // The same connection may not ask for the lock that this process holds already.
         if self.lock.as_ref().is_none_or(Lock::is_lost) {
             self.lock = None;

@@ -118,7 +118,6 @@ impl Reader {
     async fn begin_once(&mut self, table: &Table, at: &Position) -> Result<bool, CaptureError> {
         if self.server.mariadb {
             // Only this says what the view covers: the log and gtid_binlog_pos are ahead of SELECT.
-            self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
             self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
             let view = self.snapshot_place(table).await?;
             return Ok(view.at_or_behind_in_files(at) || view.reached(at));
@@ -141,7 +140,6 @@ impl Reader {
                 self.run(table, "UNLOCK TABLES").await?;
             }
         }
-        self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
         Ok(true)
     }
@@ -160,12 +158,7 @@ impl Reader {
                 table.id
             )));
         };
-        let domains: Option<String> = self
-            .conn
-            .query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''")))
-            .await
-            .map_err(|error| failed(&self.config, "copying", &error))?;
-        let gtids = Gtids::MariaDb(catalog::parse(&self.config, &domains.unwrap_or_default())?);
+        let gtids = Gtids::MariaDb(catalog::domains(&self.config, &mut self.conn, &file, offset).await?);
         Ok(Position { gtids, server: self.server.identity.clone(), file, offset })
     }
 
