@@ -153,7 +153,8 @@ impl MySql {
         use schemas::ddl::mysql::{Parsed, apply, parse};
         let (conn, server) = self.catalog().await?;
         self.catalog = Some(conn);
-        let context = server.catalog_context(&table.id.namespace);
+        let mut context = server.catalog_context(&table.id.namespace);
+        context.explicit_defaults_for_timestamp = server.context.explicit_defaults_for_timestamp;
         let statement = match parse(ddl.as_bytes(), &context) {
             Parsed::Tables(statement) => statement,
             Parsed::Nothing | Parsed::Transaction(_) => return Ok(Explained::Nothing),
@@ -165,7 +166,9 @@ impl MySql {
             Ok(effects) => effects,
             Err(refusal) => return Ok(Explained::Stands(refusal.why)),
         };
-        let Some(effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else { return Ok(Explained::Nothing) };
+        let Some(effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else {
+            return Ok(Explained::Nothing);
+        };
         if effect.changes.is_empty() {
             return Ok(Explained::Nothing);
         }

@@ -37,6 +37,8 @@ impl Server {
     pub fn catalog_context(&self, database: &str) -> Context {
         let mut context = self.context.clone();
         context.default_database = database.into();
+        // What SHOW CREATE TABLE prints says every default itself.
+        context.explicit_defaults_for_timestamp = true;
         context
     }
 }
