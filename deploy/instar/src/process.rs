@@ -126,6 +126,7 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
         let shared = spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?;
         live.add(name, shared.state(), Liveness::clone);
     }
+    forget_removed_sinks(&pipeline, &log)?;
     let live = Arc::new(live);
     let desk = Arc::new(Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone())));
     let serving = {
@@ -205,6 +206,18 @@ fn settings(pipeline: &Pipeline) -> Settings {
         commit: CommitBounds::default(),
         poll: Duration::from_millis(100),
     }
+}
+
+/// The log does not keep rows for a sink that the configuration has no more, but for its retention.
+fn forget_removed_sinks(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
+    for sink in log.sinks().into_iter().filter(|sink| !pipeline.sinks.contains_key(sink)) {
+        tracing::warn!(
+            sink,
+            "the sink is not in the configuration any more: rows that it has not applied stay for topics.local.retention only"
+        );
+        log.forget_sink(&sink)?;
+    }
+    Ok(())
 }
 
 fn spawn_sink(parts: &mut JoinSet<Part>, pipeline: &Arc<Pipeline>, name: &str, log: &Log, ended: Shutdown) -> Result<Arc<Shared>, Failure> {
