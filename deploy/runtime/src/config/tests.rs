@@ -54,6 +54,18 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn names_in_backquotes_may_hold_dots() {
+    let pipeline = load(&LEAST.replace("[shop.orders, customers]", r#"['`my.base`.`we.ird``t`', 'shop.`a.b`', '`c.d`', 'shop.plain.dot', 'shop.tick`', '`*`']"#)).unwrap();
+    let tables: Vec<(String, String)> = pipeline.source.tables.iter().map(|t| (t.table.namespace.clone(), t.table.name.clone())).collect();
+    let expected = [("my.base", "we.ird`t"), ("shop", "a.b"), ("shop", "c.d"), ("shop", "plain.dot"), ("shop", "tick`"), ("shop", "*")];
+    assert_eq!(tables, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    for text in ["'`a`b'", "'`a'", "'`a`.``'", "'`a`.b.c'"] {
+        let found = problems(&LEAST.replace("[shop.orders, customers]", &format!("[{text}]")));
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}
+
+#[test]
 fn everything_that_is_said_is_taken() {
     let pipeline = load(
         "\
