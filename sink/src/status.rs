@@ -59,9 +59,9 @@ pub struct SinkSnapshot {
 }
 
 impl SinkSnapshot {
-    /// A sink of a pipeline that has not run yet.
-    pub fn unknown(process: Liveness) -> Self {
-        Self { process, ledger: None, journal: Journal::default(), first: BTreeMap::new(), unreachable: None }
+    /// Of a pipeline that has never run.
+    pub fn nothing(process: Liveness) -> Self {
+        Self { process, ledger: Some(Ledger::default()), journal: Journal::default(), first: BTreeMap::new(), unreachable: None }
     }
 }
 

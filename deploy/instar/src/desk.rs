@@ -26,7 +26,7 @@ use crate::{
     observe::{Live, Observer, Reading},
 };
 
-/// How often a waiting command looks again where nothing tells it to.
+/// How often a waiting command looks again.
 const LOOK: Duration = Duration::from_millis(25);
 
 /// A pipeline's commands, over its log.
@@ -55,7 +55,10 @@ impl Desk {
                 let command: Command = serde_json::from_value(arguments).map_err(malformed)?;
                 self.send(&command).await
             }
-            other => Err(Refusal { message: format!("the process that runs does not know the command {other}: it is of another version"), code: 1 }),
+            other => Err(Refusal {
+                message: format!("the process that runs does not know the command {other}: it is of another version"),
+                code: 1,
+            }),
         }
     }
 
@@ -65,8 +68,11 @@ impl Desk {
 
     /// Appends an operator's command to the topic that the source reads.
     async fn send(&self, command: &Command) -> Result<Json, Refusal> {
-        let Some(log) = self.log.clone() else {
-            return Err(Refusal { message: "no process of this pipeline has run yet: there is nothing to tell it".into(), code: 1 });
+        let begun =
+            |log: &Log| log.find(&names::progress(&self.pipeline.topics.prefix)).is_some_and(|t| log.ends(&t).iter().any(|end| *end > 0));
+        let Some(log) = self.log.clone().filter(|log| self.live.is_some() || begun(log)) else {
+            let message = format!("pipeline {} has never run: there is nothing to tell it; start it by instar run", self.pipeline.name);
+            return Err(Refusal { message, code: 1 });
         };
         let (name, record) = (names::commands(&self.pipeline.topics.prefix), command.to_record());
         let offset = tokio::task::spawn_blocking(move || {
@@ -87,7 +93,6 @@ impl Desk {
         let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
         let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
         let observer = self.observer()?;
-        let mut changed = observer.changed();
         let commands = self.commands();
         let mut goal = None;
         loop {
@@ -97,14 +102,13 @@ impl Desk {
             match answer.exit(wanted.until()) {
                 Some(code) => return Ok(json!({ "code": code, "message": answer.message(), "over": true })),
                 None if over => {
-                    return Ok(json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline }));
+                    return Ok(
+                        json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline, "live": self.live.is_some() }),
+                    );
                 }
                 None => {}
             }
-            match &mut changed {
-                Some(changed) => drop(tokio::time::timeout(LOOK, changed.changed()).await),
-                None => tokio::time::sleep(LOOK).await,
-            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -199,7 +203,8 @@ pub fn local(pipeline: &Pipeline) -> (std::path::PathBuf, LogOptions) {
 /// Has a command carried out by the process that runs, or here.
 pub async fn ask(pipeline: &Arc<Pipeline>, request: Request, write: bool) -> Result<Json, Failure> {
     let (directory, options) = local(pipeline);
-    let access = if write { Access::Write(options) } else { Access::Read };
+    // A command does not make the log of a pipeline that has never run.
+    let access = if write && directory.exists() { Access::Write(options) } else { Access::Read };
     let log = match control::reach(&directory, access).await {
         Ok(Reached::Process(mut client)) => return Ok(client.call(&request).await?),
         Ok(Reached::Log(log)) => Some(log),
@@ -224,7 +229,9 @@ pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit,
                     Some(4) => Exit::Held,
                     _ => Exit::TimedOut,
                 };
-                return Ok((exit, answer["message"].as_str().unwrap_or_default().to_owned()));
+                let message = answer["message"].as_str().unwrap_or_default();
+                let alone = exit == Exit::TimedOut && answer["live"] == false;
+                return Ok((exit, format!("{message}{}", if alone { "; no process of the pipeline runs" } else { "" })));
             }
             // No process runs, or it ended while it was asked: look again.
             Ok(_) => {}

@@ -34,7 +34,7 @@ use crate::{
     desk::{Desk, local},
     exit::{Exit, Failure},
     observe::{Live, Observer},
-    preflight,
+    preflight, progress,
 };
 
 /// How soon after its last chance a pipeline that cannot go on ends.
@@ -119,12 +119,14 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let mut parts = JoinSet::new();
     let (reporter, source_status) = Reporter::new();
     let mut live = Parts::default();
+    tokio::spawn(progress::follow(source_status.clone()));
     live.add(SOURCE, source_status, source_liveness);
     spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
     for name in pipeline.sinks.keys() {
         let shared = spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?;
         live.add(name, shared.state(), Liveness::clone);
     }
+    forget_removed_sinks(&pipeline, &log)?;
     let live = Arc::new(live);
     let desk = Arc::new(Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone())));
     let serving = {
@@ -206,13 +208,19 @@ fn settings(pipeline: &Pipeline) -> Settings {
     }
 }
 
-fn spawn_sink(
-    parts: &mut JoinSet<Part>,
-    pipeline: &Arc<Pipeline>,
-    name: &str,
-    log: &Log,
-    ended: Shutdown,
-) -> Result<Arc<Shared>, Failure> {
+/// The log does not keep rows for a sink that the configuration has no more, but for its retention.
+fn forget_removed_sinks(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
+    for sink in log.sinks().into_iter().filter(|sink| !pipeline.sinks.contains_key(sink)) {
+        tracing::warn!(
+            sink,
+            "the sink is not in the configuration any more: rows that it has not applied stay for topics.local.retention only"
+        );
+        log.forget_sink(&sink)?;
+    }
+    Ok(())
+}
+
+fn spawn_sink(parts: &mut JoinSet<Part>, pipeline: &Arc<Pipeline>, name: &str, log: &Log, ended: Shutdown) -> Result<Arc<Shared>, Failure> {
     let mut sink = pipeline.sinks[name].clone();
     sink.on_stop = OnStop::Wait;
     let failed = |e: SinkError| Failure::error(format!("sink {name}: {e}"));
@@ -229,7 +237,13 @@ fn spawn_sink(
 }
 
 /// Looks after the parts until the process is to end.
-async fn supervise(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>, parts: &mut JoinSet<Part>, shutdown: &Shutdown) -> Result<Exit, Failure> {
+async fn supervise(
+    pipeline: &Arc<Pipeline>,
+    log: &Log,
+    live: &Arc<Parts>,
+    parts: &mut JoinSet<Part>,
+    shutdown: &Shutdown,
+) -> Result<Exit, Failure> {
     let mut copied = false;
     loop {
         tokio::select! {

@@ -1,12 +1,15 @@
 //! The steps of a job: what `schemas::order` asks for, carried out and recorded.
 
+use std::collections::BTreeSet;
+
 use schemas::{
-    event::{SchemaEvent, TableEvent},
+    event::{Epoch, SchemaEvent, TableEvent},
     order::{
         events::Asked,
         ledger::{Broken, Ledger, LedgerChange, Outcome},
         sink::{Job, Run, RunKind, Step, failed, next},
     },
+    table::TableId,
 };
 
 use super::{
@@ -183,12 +186,21 @@ impl<T: Target, C: Consumer> Decider<T, C> {
 
     fn count(&self, changes: &[LedgerChange]) {
         for change in changes {
-            if let LedgerChange::Outcome { outcome, .. } = change {
-                metrics::counter!(OUTCOMES, "sink" => self.sink.name.clone(), "outcome" => outcome.name()).increment(1);
+            if let LedgerChange::Outcome { epoch, table, outcome, .. } = change {
+                for kind in self.kinds(*epoch, table) {
+                    metrics::counter!(OUTCOMES, "sink" => self.sink.name.clone(), "kind" => kind, "outcome" => outcome.name()).increment(1);
+                }
             }
         }
     }
+
+    /// The kinds of a table's changes at an epoch, each once; of an event without changes (a reload, a removal) its own.
+    fn kinds(&self, epoch: Epoch, table: &TableId) -> BTreeSet<&'static str> {
+        let Some(event) = self.events.get(epoch) else { return BTreeSet::new() };
+        let changes = event.table(table).map(|part| part.changes.as_slice()).unwrap_or_default();
+        if changes.is_empty() { BTreeSet::from([event.kind.name()]) } else { changes.iter().map(|change| change.kind().name()).collect() }
+    }
 }
 
-/// Recorded outcomes, by sink and outcome.
+/// Recorded outcomes, by sink, kind of change and outcome.
 const OUTCOMES: &str = "instar_sink_outcomes_total";

@@ -37,9 +37,17 @@ impl Topics {
     }
 }
 
-/// One sink, as its target knows it. A target that cannot be asked is said, not an error.
-pub async fn sink<T: Target, C: Consumer>(name: &str, target: &T, consumer: &C, topics: &Topics, process: Liveness) -> SinkSnapshot {
-    match durable(target).await {
+/// One sink, as its target knows it. A target that cannot be asked is said, not an error. `kept`: the session of the look before,
+/// for the next one.
+pub async fn sink<T: Target, C: Consumer>(
+    name: &str,
+    target: &T,
+    kept: &mut Option<T::Session>,
+    consumer: &C,
+    topics: &Topics,
+    process: Liveness,
+) -> SinkSnapshot {
+    match durable(target, kept).await {
         Ok((ledger, journal)) => {
             let first = first_rows(name, consumer, topics, &ledger);
             SinkSnapshot { process, ledger: Some(ledger), journal, first, unreachable: None }
@@ -51,8 +59,20 @@ pub async fn sink<T: Target, C: Consumer>(name: &str, target: &T, consumer: &C, 
     }
 }
 
-async fn durable<T: Target>(target: &T) -> Result<(Ledger, Journal), SinkError> {
+async fn durable<T: Target>(target: &T, kept: &mut Option<T::Session>) -> Result<(Ledger, Journal), SinkError> {
+    if let Some(mut session) = kept.take()
+        && let Ok(read) = read(&mut session).await
+    {
+        *kept = Some(session);
+        return Ok(read);
+    }
     let mut session = target.session().await?;
+    let read = read(&mut session).await?;
+    *kept = Some(session);
+    Ok(read)
+}
+
+async fn read<S: Session>(session: &mut S) -> Result<(Ledger, Journal), SinkError> {
     Ok((session.ledger().await?, session.journal().await?))
 }
 
