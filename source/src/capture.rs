@@ -22,7 +22,7 @@ mod turn;
 
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, gauge};
 use runtime::config::OnStop;
 use schemas::event::{Offset, SourceState};
 use tokio::sync::watch;
@@ -132,6 +132,7 @@ async fn stopped<E: Engine, P: Publisher>(
     progress.ts_ms = now_ms();
     tools.publisher.commit(&progress).await?;
     tools.reporter.committed(&progress);
+    gauge!(metric::STOPPED).set(1.0);
     match tools.settings.on_stop {
         OnStop::Exit => Ok(Some(Ended::Stopped { message })),
         OnStop::Wait => loop {

@@ -24,6 +24,7 @@ use source::{
         },
         event::Event,
         group::Groups,
+        mapping::Mapping,
         position::Position,
         server::Server,
     },
@@ -84,7 +85,7 @@ fn groups_from(mariadb: bool, from: &str) -> Groups {
         charsets: Charsets::default(),
         context,
     };
-    Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new())
+    Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new(), Mapping::default())
 }
 
 #[derive(Debug, Default)]

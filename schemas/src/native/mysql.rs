@@ -1,5 +1,9 @@
 //! MySQL and MariaDB: the type table.
 
+mod printed;
+
+pub use printed::{NAMES, printed, zerofill_width};
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -40,9 +40,11 @@ where
     loop {
         match boundary.act() {
             Act::Commit => {
-                // Without an older row in the open transaction there is nothing that has to become durable first.
+                // Without an older row in the open transaction there is only what was handed over already.
                 if publisher.pending().0 > 0 {
                     publisher.commit(&source.progress(now_ms())).await?;
+                } else {
+                    publisher.settle().await?;
                 }
                 boundary.committed();
             }

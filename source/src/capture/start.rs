@@ -67,6 +67,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         resumed,
         in_group: resumed > 0,
         batch: Batch::default(),
+        under_way: None,
         dirty: true,
         first_pending: None,
         last_commit: Instant::now(),

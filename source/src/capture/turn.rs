@@ -66,7 +66,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 return Ok(());
             }
             if self.full() {
-                self.commit().await?;
+                self.commit_soon().await?;
             }
         }
     }
@@ -86,6 +86,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if self.tools.publisher.pending().0 > 0 && !self.in_group {
             self.commit().await?;
         }
+        self.settle().await?;
         let wake = self.wake(copy_waits);
         let entry = tokio::select! {
             biased;

@@ -6,6 +6,7 @@ use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
 use runtime::config::{RowMetadata, Secret, Source, Tls, TlsMode};
 use schemas::table::TableId;
 
+use super::mapping::Mapping;
 use crate::error::CaptureError;
 
 /// Where MySQL and MariaDB listen unless told otherwise.
@@ -31,6 +32,7 @@ pub struct Config {
     pub heartbeat: Duration,
     pub row_metadata: RowMetadata,
     pub tables: Vec<TableId>,
+    pub mapping: Mapping,
 }
 
 impl Config {
@@ -53,6 +55,7 @@ impl Config {
             heartbeat: source.heartbeat,
             row_metadata: source.row_metadata,
             tables: source.tables.iter().map(|t| t.table.clone()).collect(),
+            mapping: Mapping::new(&source.type_map),
         })
     }
 

@@ -7,6 +7,7 @@ pub mod event;
 pub mod group;
 pub mod literal;
 pub mod lock;
+pub mod mapping;
 pub mod position;
 pub mod preflight;
 pub mod server;
@@ -105,7 +106,7 @@ impl Engine for MySql {
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         let (mut conn, server) = self.catalog().await?;
-        let end = catalog::end(&self.config, &server, &mut conn).await?;
+        let end = catalog::bound(&self.config, &server, &mut conn).await?;
         let now: Option<i64> =
             mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
                 .await
@@ -120,6 +121,9 @@ impl Engine for MySql {
         // Settings may have changed since the last connection, the server itself may have.
         let server = server::inspect(&self.config, &mut conn).await?;
         *self.server.lock().await = Some(Arc::clone(&server));
+        for difference in tables.iter().flat_map(|table| self.config.mapping.disagreements(table)) {
+            tracing::warn!("{difference}");
+        }
         let captured: Vec<TableId> = tables.iter().map(|table| table.id.clone()).collect();
         let (at, others) = catalog::others(&self.config, &server, &mut conn, &captured).await?;
         let mut stream =
@@ -166,9 +170,10 @@ impl MySql {
             Ok(effects) => effects,
             Err(refusal) => return Ok(Explained::Stands(refusal.why)),
         };
-        let Some(effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else {
+        let Some(mut effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else {
             return Ok(Explained::Nothing);
         };
+        self.config.mapping.mark_added(Some(table), &mut effect);
         if effect.changes.is_empty() {
             return Ok(Explained::Nothing);
         }

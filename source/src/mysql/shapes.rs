@@ -8,7 +8,7 @@ use schemas::{
     table::{Table, TableId},
 };
 
-use super::position::Position;
+use super::{mapping::Mapping, position::Position};
 use crate::engine::{Position as _, StatementTable};
 
 /// Who wrote a statement: temporary tables belong to one session.
@@ -43,6 +43,7 @@ struct Skip {
 pub struct Shapes {
     /// The log names columns: a column that moves is noticed.
     full_metadata: bool,
+    mapping: Mapping,
     /// Every table whose shape is known, captured or not.
     known: BTreeMap<TableId, Table>,
     captured: BTreeSet<TableId>,
@@ -57,8 +58,8 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    pub fn new(full_metadata: bool) -> Self {
-        Self { full_metadata, ..Self::default() }
+    pub fn new(full_metadata: bool, mapping: Mapping) -> Self {
+        Self { full_metadata, mapping, ..Self::default() }
     }
 
     /// Another number whenever a shape may have changed.
@@ -149,7 +150,12 @@ impl Shapes {
                 self.stand_or_forget(&tables, session, &format!("the statement is not understood ({why})"), true)
             }
             Parsed::Tables(statement) => match ddl::apply(&statement, context, &self.known) {
-                Ok(effects) => self.effects(effects, session),
+                Ok(mut effects) => {
+                    for effect in &mut effects {
+                        self.mapping.mark_added(self.known.get(&effect.id), effect);
+                    }
+                    self.effects(effects, session)
+                }
                 Err(refusal) => {
                     self.stand_or_forget(&refusal.tables, session, &format!("the statement cannot be followed ({})", refusal.why), true)
                 }

@@ -119,8 +119,10 @@ impl Reader {
         if self.server.mariadb {
             // Only this says what the view covers: the log and gtid_binlog_pos are ahead of SELECT.
             self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
-            let view = self.snapshot_place(table).await?;
-            return Ok(view.at_or_behind_in_files(at) || view.reached(at));
+            let (file, offset) = self.snapshot_offset(table).await?;
+            let view = Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset };
+            // GTIDs are asked for where the files cannot tell: the server reads its log file to find them.
+            return Ok(view.at_or_behind_in_files(at) || at.server != view.server && self.with_gtids(view).await?.reached(at));
         }
         match &at.gtids {
             Gtids::MySql(set) => {
@@ -146,6 +148,12 @@ impl Reader {
 
     /// Where the open view of MariaDB stands.
     async fn snapshot_place(&mut self, table: &Table) -> Result<Position, CaptureError> {
+        let (file, offset) = self.snapshot_offset(table).await?;
+        self.with_gtids(Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset }).await
+    }
+
+    /// File and offset of the open view of MariaDB.
+    async fn snapshot_offset(&mut self, table: &Table) -> Result<(String, u64), CaptureError> {
         let rows: Vec<(String, String)> =
             self.conn.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await.map_err(|error| failed(&self.config, "copying", &error))?;
         let value = |name: &str| rows.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone());
@@ -158,8 +166,13 @@ impl Reader {
                 table.id
             )));
         };
-        let gtids = Gtids::MariaDb(catalog::domains(&self.config, &mut self.conn, &file, offset).await?);
-        Ok(Position { gtids, server: self.server.identity.clone(), file, offset })
+        Ok((file, offset))
+    }
+
+    /// The same place, with MariaDB's GTIDs.
+    async fn with_gtids(&mut self, place: Position) -> Result<Position, CaptureError> {
+        let domains = catalog::domains(&self.config, &mut self.conn, &place.file, place.offset).await?;
+        Ok(Position { gtids: Gtids::MariaDb(domains), ..place })
     }
 
     /// Pins the table's shape in the open transaction and compares it.
@@ -320,7 +333,7 @@ impl ChunkReader for Reader {
             }
             match self.select(&sql, table, out).await? {
                 Some(rows) => {
-                    let read_at = catalog::end(&self.config, &self.server, &mut self.conn).await?;
+                    let read_at = catalog::bound(&self.config, &self.server, &mut self.conn).await?;
                     self.run(shape, "COMMIT").await?;
                     return Ok(Chunk::Read { rows, read_at });
                 }

@@ -112,7 +112,7 @@ impl Stream {
         }
         let events = conn.get_binlog_stream(request).await.map_err(fail)?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
-        let groups = Groups::new(Arc::clone(&server), require, from, tables);
+        let groups = Groups::new(Arc::clone(&server), require, from, tables, config.mapping.clone());
         Ok(Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
     }
 

@@ -99,6 +99,44 @@ fn skips() -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
     serde_yaml_ng::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// A table that a case captures, and the target's schema that gets it.
+#[derive(Clone)]
+struct Captured {
+    database: String,
+    table: String,
+    schema: String,
+}
+
+impl Captured {
+    /// As a configuration names it: names with a dot are quoted.
+    fn configured(&self) -> String {
+        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
+        if self.database.contains('.') { format!("{}.{}", quoted(&self.database), quoted(&self.table)) } else { format!("{}.{}", self.database, self.table) }
+    }
+}
+
+/// The tables of the case's databases, in order.
+async fn captured(case: &Case, session: &mut source::Session) -> Result<Vec<Captured>, String> {
+    let databases = if case.databases.is_empty() { vec!["shop".to_owned()] } else { case.databases.clone() };
+    let mut tables = Vec::new();
+    for database in databases {
+        let listed = session
+            .query(&format!(
+                "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{database}' AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+            ))
+            .await?;
+        let schema = if case.databases.is_empty() { "public".to_owned() } else { database.clone() };
+        for name in listed.into_iter().filter_map(|mut row| row.swap_remove(0)) {
+            tables.push(Captured { database: database.clone(), table: String::from_utf8_lossy(&name).into_owned(), schema: schema.clone() });
+        }
+    }
+    tables.sort_by(|a, b| (&a.database, &a.table).cmp(&(&b.database, &b.table)));
+    if let Some(only) = case.config.as_deref().and_then(|c| c.strip_prefix("only shop.")).and_then(|c| c.split_whitespace().next()) {
+        tables.retain(|t| t.table == only);
+    }
+    Ok(tables)
+}
+
 /// One case at work.
 struct Run<'a> {
     case: &'a Case,
@@ -107,7 +145,7 @@ struct Run<'a> {
     target: postgres::Session,
     pipeline: Pipeline,
     source_url: String,
-    tables: Vec<String>,
+    tables: Vec<Captured>,
     /// What `instar run` exited with, where it ended by itself.
     exit: Option<i32>,
     problems: Vec<String>,
@@ -120,17 +158,15 @@ async fn run(case: &Case, flavour: &str) -> Result<(), Vec<String>> {
         session.run(&format!("DROP DATABASE IF EXISTS `{leftover}`")).await;
     }
     session.fresh_database("shop").await;
+    for database in case.databases.iter().filter(|d| *d != "shop") {
+        session.run(&format!("DROP DATABASE IF EXISTS `{database}`")).await;
+    }
     for statement in source::statements(&case.setup) {
         if let Err(e) = session.try_run(statement.as_bytes()).await {
             return Err(vec![format!("setup: {statement}: {e}")]);
         }
     }
-    let listed = session.query("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'shop' AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')").await.map_err(|e| vec![e])?;
-    let mut tables: Vec<String> = listed.into_iter().filter_map(|mut row| row.swap_remove(0)).map(|b| String::from_utf8_lossy(&b).into_owned()).collect();
-    tables.sort();
-    if let Some(only) = case.config.as_deref().and_then(|c| c.strip_prefix("only shop.")).and_then(|c| c.split_whitespace().next()) {
-        tables.retain(|t| t == only);
-    }
+    let tables = captured(case, &mut session).await.map_err(|e| vec![e])?;
     let name = format!("case_{}", case.id());
     let target = postgres::Session::fresh_database(&name).await;
     let pipeline = Pipeline::new(&name, "");
@@ -208,7 +244,7 @@ impl Run<'_> {
 
     fn configure(&self, extra: &str) {
         let name = format!("case_{}", self.case.id());
-        let tables: Vec<String> = self.tables.iter().map(|t| format!("shop.{t}")).collect();
+        let tables: Vec<String> = self.tables.iter().map(Captured::configured).collect();
         let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
         let setup = Setup {
             name: &name,
@@ -216,7 +252,7 @@ impl Run<'_> {
             database: "shop",
             tables: &tables,
             target_database: &name,
-            schema: "public",
+            schema: if self.case.databases.is_empty() { "public" } else { "" },
             partitions: 4,
             source_extra: extra,
             // Where a case wants tables without a key refused, the default does it.
@@ -345,8 +381,8 @@ impl Run<'_> {
     }
 
     async fn compare(&mut self) {
-        for table in self.tables.clone() {
-            let found = compare::differences(&mut self.source, ("shop", &table), &self.target, ("public", &table)).await;
+        for Captured { database, table, schema } in self.tables.clone() {
+            let found = compare::differences(&mut self.source, (&database, &table), &self.target, (&schema, &table)).await;
             self.problems.extend(found);
         }
     }

@@ -20,6 +20,7 @@ use super::{
         table_map::TableMap,
     },
     event::{Event, IGNORABLE, behind, kind},
+    mapping::Mapping,
     position::{Gtids, Position},
     server::Server,
     shapes::{Shapes, names},
@@ -94,8 +95,8 @@ impl From<Malformed> for Halt {
 type Step = Result<(), Halt>;
 
 impl Groups {
-    pub fn new(server: Arc<Server>, require_metadata: bool, from: Position, tables: Vec<Table>) -> Self {
-        let mut shapes = Shapes::new(server.full_metadata);
+    pub fn new(server: Arc<Server>, require_metadata: bool, from: Position, tables: Vec<Table>, mapping: Mapping) -> Self {
+        let mut shapes = Shapes::new(server.full_metadata, mapping);
         shapes.capture(tables);
         let (file, offset) = (from.file.clone(), from.offset);
         Self {
