@@ -193,6 +193,27 @@ fn append_at(log: &Log, topic: &Topic, value: &str, now: u64) {
 }
 
 #[test]
+fn retention_keeps_pace_with_many_blocks() {
+    let directory = Directory::new("pace");
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(600) }).unwrap();
+    let rows = log.topic("rows", Some(600), Keep::Retention).unwrap();
+    let events = log.topic("events", None, Keep::Forever).unwrap();
+    let mut transaction = log.begin();
+    for lane in 0..600 {
+        transaction.append(&rows, lane, None, b"row").unwrap();
+    }
+    transaction.commit_at(0).unwrap();
+    let gone = || log.starts(&rows).iter().filter(|start| **start == 1).count();
+    // One look has its bounds; as long as there is more to remove the next commit looks too.
+    let mut seen = Vec::new();
+    for millisecond in 1..5 {
+        append_at(&log, &events, "later", 11 * MINUTE + millisecond);
+        seen.push(gone());
+    }
+    assert_eq!(seen, [256, 512, 600, 600]);
+}
+
+#[test]
 fn retention_removes_what_is_old_and_applied_by_every_known_sink_only() {
     let directory = Directory::new("retention");
     let options = LogOptions { partitions: 1, retention: Duration::from_secs(600) };
