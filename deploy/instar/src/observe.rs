@@ -76,9 +76,12 @@ impl Observer {
         let mut sessions = self.sessions.lock().await;
         for (name, target) in &self.targets {
             let process = self.live.as_ref().map_or(Liveness::Down, |live| live.sink(name));
-            if let Some(consumer) = self.consumer(name) {
-                sinks.insert(name.clone(), gather::sink(name, target, sessions.entry(name.clone()).or_default(), &consumer, &topics, process).await);
-            }
+            let session = sessions.entry(name.clone()).or_default();
+            let snapshot = match self.consumer(name) {
+                Some(consumer) => gather::sink(name, target, session, &consumer, &topics, process).await,
+                None => SinkSnapshot::nothing(process),
+            };
+            sinks.insert(name.clone(), snapshot);
         }
         let source = self.live.as_ref().map_or(Liveness::Down, |live| live.source());
         Ok(Reading { topics, sinks, source, now_ms: now_ms() })

@@ -87,8 +87,16 @@ async fn find(connection: &Connection, pipeline: &str, sink: &str) -> Result<Opt
     look_up(connection, pipeline, sink).await
 }
 
-/// The sink's row, where [`prepare`] has run once.
+/// The sink's row; None: [`prepare`] has never run here.
+pub async fn recorded(connection: &Connection, pipeline: &str, sink: &str) -> Result<Option<SinkId>, SinkError> {
+    if exists(connection).await? { look_up(connection, pipeline, sink).await } else { Ok(None) }
+}
+
+/// The sink's row, where the schema is there.
 pub async fn look_up(connection: &Connection, pipeline: &str, sink: &str) -> Result<Option<SinkId>, SinkError> {
+    if !exists(connection).await? {
+        return Ok(None);
+    }
     let sql = "SELECT id FROM instar.sinks WHERE pipeline = $1 AND name = $2";
     let row = connection.client.query_opt(sql, &[&pipeline, &sink]).await.map_err(|e| connection.sorted(&e, "read instar.sinks"))?;
     Ok(row.map(|r| SinkId(r.get(0))))

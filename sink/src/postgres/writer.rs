@@ -370,6 +370,10 @@ impl Writer for PostgresWriter {
             Ok(written) => Ok(written),
             Err(error) => {
                 self.connection.rollback().await;
+                if matches!(error, SinkError::Stop { .. }) {
+                    // The table may have been altered by hand: the next attempt looks at it again, and says so.
+                    self.unload(|_, _| true).await?;
+                }
                 Err(error)
             }
         }

@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{
     config::Config,
-    position::{Gtids, Position},
+    position::{Gtids, Position, mariadb::Domains},
     server::{Server, failed},
 };
 use crate::error::CaptureError;
@@ -55,6 +55,7 @@ pub async fn shape(config: &Config, server: &Server, conn: &mut Conn, id: &Table
     let created = show_create(conn, id).await.map_err(|error| failed(config, &format!("reading the shape of {id}"), &error))?;
     match created {
         Created::Table(text) => table_from_create(&text, &server.catalog_context(&id.namespace))
+            .map(|table| config.mapping.mark(table))
             .map_err(|refusal| CaptureError::Refused(format!("{}: the shape of {id} is not understood: {}", config.server(), refusal.why))),
         Created::Other => {
             Err(CaptureError::Refused(format!("{}: {id} is not a base table; take it out of source.tables", config.server())))
@@ -91,7 +92,7 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
 /// The end of the log: everything that is committed lies before it. The log can be read from here.
 pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
     // On MariaDB the server reads its log file up to there: that takes long where the file is long.
-    end_by(config, server, conn, |file, offset| format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await
+    end_by(config, server, conn, at_place).await
 }
 
 /// A place before which everything lies that is committed or visible now. Only for comparing: on MariaDB its GTIDs may name a group
@@ -113,8 +114,7 @@ async fn end_by(
     let (file, offset) = place
         .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
     let gtids = if server.mariadb {
-        let domains: Option<String> = conn.query_first(mariadb(&file, offset)).await.map_err(fail)?;
-        Gtids::MariaDb(parse(config, &domains.unwrap_or_default())?)
+        Gtids::MariaDb(read_domains(config, conn, mariadb(&file, offset), &format!("{file}:{offset}")).await?)
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;
         Gtids::MySql(parse(config, &set.unwrap_or_default())?)
@@ -122,6 +122,24 @@ async fn end_by(
         Gtids::None
     };
     Ok(Position { gtids, server: server.identity.clone(), file, offset })
+}
+
+/// What MariaDB had committed at a place of its log. Empty where there was nothing yet; a place that the server does not find (its file
+/// was removed meanwhile) is no empty one.
+pub async fn domains(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Domains, CaptureError> {
+    read_domains(config, conn, at_place(file, offset), &format!("{file}:{offset}")).await
+}
+
+fn at_place(file: &str, offset: u64) -> String {
+    format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))
+}
+
+async fn read_domains(config: &Config, conn: &mut Conn, sql: String, place: &str) -> Result<Domains, CaptureError> {
+    let text: Option<Option<String>> = conn.query_first(sql).await.map_err(|error| failed(config, "reading the place in the log", &error))?;
+    match text.flatten() {
+        Some(text) => parse(config, &text),
+        None => Err(CaptureError::Transient(format!("{}: the server does not know the place {place} of its log", config.server()))),
+    }
 }
 
 /// GTIDs from the server's text.

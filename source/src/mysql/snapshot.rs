@@ -118,7 +118,6 @@ impl Reader {
     async fn begin_once(&mut self, table: &Table, at: &Position) -> Result<bool, CaptureError> {
         if self.server.mariadb {
             // Only this says what the view covers: the log and gtid_binlog_pos are ahead of SELECT.
-            self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
             self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
             let (file, offset) = self.snapshot_offset(table).await?;
             let view = Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset };
@@ -143,7 +142,6 @@ impl Reader {
                 self.run(table, "UNLOCK TABLES").await?;
             }
         }
-        self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
         Ok(true)
     }
@@ -173,12 +171,8 @@ impl Reader {
 
     /// The same place, with MariaDB's GTIDs.
     async fn with_gtids(&mut self, place: Position) -> Result<Position, CaptureError> {
-        let domains: Option<String> = self
-            .conn
-            .query_first(format!("SELECT BINLOG_GTID_POS('{}', {})", place.file.replace('\'', "''"), place.offset))
-            .await
-            .map_err(|error| failed(&self.config, "copying", &error))?;
-        Ok(Position { gtids: Gtids::MariaDb(catalog::parse(&self.config, &domains.unwrap_or_default())?), ..place })
+        let domains = catalog::domains(&self.config, &mut self.conn, &place.file, place.offset).await?;
+        Ok(Position { gtids: Gtids::MariaDb(domains), ..place })
     }
 
     /// Pins the table's shape in the open transaction and compares it.

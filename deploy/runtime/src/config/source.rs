@@ -1,12 +1,13 @@
 //! `source:` and its tables.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use schemas::table::TableId;
+use schemas::{native::mysql, table::TableId};
 use serde_yaml_ng::Value;
 
 use super::{
     CapturedTable, NewTables, RowMetadata, Snapshot, SnapshotMode, Source, SourceEngine, Tls, TlsMode, Url,
+    nearest::nearest,
     section::{Node, Section},
 };
 
@@ -25,11 +26,30 @@ pub(super) fn source(node: &Node<'_>) -> Option<Source> {
     let snapshot = snapshot(&section);
     let row_metadata = [("warn", RowMetadata::Warn), ("require", RowMetadata::Require)];
     let row_metadata = section.choice("row_metadata", &row_metadata, RowMetadata::Warn);
-    let type_map = section.names("type_map");
+    let type_map = type_map(&section);
     let tls = tls(&section);
     let server_id = section.get("server_id").and_then(|n| n.integer(1..=u64::from(u32::MAX))).and_then(|id| u32::try_from(id).ok());
     let heartbeat = section.duration("heartbeat", Duration::from_secs(10));
     Some(Source { engine: engine?, url: url?, tables: tables?, snapshot, new_tables, row_metadata, type_map, tls, server_id, heartbeat })
+}
+
+/// Columns and types that are published as text.
+fn type_map(source: &Section<'_>) -> BTreeMap<String, String> {
+    let mut map = BTreeMap::new();
+    for (key, node) in source.get("type_map").map(Node::entries).unwrap_or_default() {
+        let Some(form) = node.choice(&[("string", "string")]) else { continue };
+        let declaration = key.to_lowercase();
+        let word = declaration.split(['(', ' ']).next().unwrap_or_default();
+        match key.matches('.').count() {
+            0 if !mysql::NAMES.contains(&word) => {
+                let meant = nearest(word, mysql::NAMES).map_or(String::new(), |name| format!("; did you mean {name}?"));
+                node.problem(format!("{key} is neither a type of the source (date, bigint unsigned) nor database.table.column{meant}"));
+            }
+            1 => node.problem(format!("{key} is not a whole name; write database.table.column")),
+            _ => drop(map.insert(key, form.to_owned())),
+        }
+    }
+    map
 }
 
 fn schemes(engine: SourceEngine) -> &'static [&'static str] {
@@ -106,8 +126,18 @@ fn captured(entry: &Node<'_>, namespace: Option<&str>) -> Option<CapturedTable> 
     Some(CapturedTable { table: table?, columns, exclude_columns, key, filter })
 }
 
-/// `namespace.table`, or a table of the URL's database.
+/// `namespace.table`, or a table of the URL's database. A part may stand in backquotes, as MySQL writes it; without them the first dot divides.
 pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> Option<TableId> {
+    if let Some(parts) = quoted(text) {
+        return match (parts.as_slice(), namespace) {
+            ([namespace, name], _) if !namespace.is_empty() && !name.is_empty() => Some(TableId::new(namespace, name)),
+            ([name], Some(namespace)) if !name.is_empty() => Some(TableId::new(namespace, name)),
+            _ => {
+                node.problem(format!("{text:?} is not `database`.`table`"));
+                None
+            }
+        };
+    }
     if text.contains('*') {
         node.problem(format!("{text}: a pattern of tables is not built yet; name each table"));
         return None;
@@ -125,6 +155,46 @@ pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> 
         return None;
     }
     Some(TableId::new(namespace, name))
+}
+
+/// The parts of a name of which some stand in backquotes, undone; nothing where none does.
+fn quoted(text: &str) -> Option<Vec<String>> {
+    if !text.starts_with('`') && !text.contains(".`") {
+        return None;
+    }
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let (part, after) = match rest.strip_prefix('`') {
+            Some(inside) => unquote(inside)?,
+            None => {
+                let (part, after) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+                (part.to_owned(), after)
+            }
+        };
+        parts.push(part);
+        if after.is_empty() {
+            return Some(parts);
+        }
+        rest = after.strip_prefix('.')?;
+    }
+}
+
+/// The text up to the closing backquote, a doubled one being one of the text; and what follows.
+fn unquote(inside: &str) -> Option<(String, &str)> {
+    let mut text = String::new();
+    let mut rest = inside;
+    loop {
+        let (before, after) = rest.split_once('`')?;
+        text.push_str(before);
+        match after.strip_prefix('`') {
+            None => return Some((text, after)),
+            Some(more) => {
+                text.push('`');
+                rest = more;
+            }
+        }
+    }
 }
 
 /// `tls:` of a source or a sink. A CA without a mode asks for full verification: it would have no use otherwise.
