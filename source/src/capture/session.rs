@@ -170,6 +170,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if self.dirty || self.tools.publisher.pending().0 > 0 {
             self.commit().await?;
         }
+        self.settle().await?;
         tokio::select! {
             () = sleep_until(self.next_poll) => {}
             () = shutdown_asked(&mut self.tools.shutdown) => {}

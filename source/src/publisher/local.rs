@@ -222,3 +222,49 @@ fn failed(error: LogError) -> CaptureError {
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use runtime::log::LogOptions;
+    use schemas::event::SourceState;
+
+    use super::*;
+
+    fn progress(seq: u64) -> Progress {
+        Progress {
+            pipeline_id: "p".into(),
+            position: format!("at {seq}"),
+            rows_done: 0,
+            seq,
+            epoch: 0,
+            command: 0,
+            tables: BTreeMap::new(),
+            state: SourceState::Running,
+            message: String::new(),
+            ts_ms: 0,
+            commit_ts_ms: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn ends_lie_behind_what_was_handed_over() {
+        let directory = std::env::temp_dir().join(format!("instar-publisher-{}", std::process::id()));
+        let log = Log::open(&directory, LogOptions::default()).unwrap();
+        let mut publisher = LocalPublisher::new(log, "p");
+        assert_eq!(publisher.start().await.unwrap(), None);
+        let (topic, _) = publisher.topic("p.t", Some(1)).await.unwrap();
+        publisher.produce(topic, 0, None, b"older").unwrap();
+        publisher.commit_soon(&progress(1)).await.unwrap();
+        publisher.produce(topic, 0, None, b"newer").unwrap();
+        assert_eq!(publisher.ends(topic).await.unwrap(), [1]);
+        publisher.commit_soon(&progress(2)).await.unwrap();
+        publisher.settle().await.unwrap();
+        assert_eq!(publisher.ends(topic).await.unwrap(), [2]);
+        assert_eq!(publisher.start().await.unwrap(), Some(progress(2)));
+        drop(publisher);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

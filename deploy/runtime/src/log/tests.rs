@@ -160,6 +160,10 @@ fn the_same_schema_has_the_same_id_under_every_subject_and_after_a_restart() {
     assert_eq!(log.register("t-key", &a).unwrap(), 1);
     assert_eq!(log.register("t-value", &b).unwrap(), 2);
     assert_eq!(log.register("u-key", &a).unwrap(), 1);
+    let topic = log.topic("t", Some(1), Keep::Forever).unwrap();
+    let mut transaction = log.begin();
+    transaction.append(&topic, 0, None, b"the first record that names them").unwrap();
+    transaction.commit().unwrap();
     drop(log);
     let log = Log::open(&directory.0, LogOptions::default()).unwrap();
     assert_eq!(log.register("t-value", &json!({"name": "a", "fields": [], "type": "record"})).unwrap(), 1);
