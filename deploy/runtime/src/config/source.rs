@@ -128,7 +128,8 @@ fn captured(entry: &Node<'_>, namespace: Option<&str>) -> Option<CapturedTable> 
 
 /// `namespace.table`, or a table of the URL's database. A part may stand in backquotes, as MySQL writes it; without them the first dot divides.
 pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> Option<TableId> {
-    if let Some(parts) = quoted(text) {
+    if text.starts_with('`') || text.contains(".`") {
+        let parts = quoted(text).unwrap_or_default();
         return match (parts.as_slice(), namespace) {
             ([namespace, name], _) if !namespace.is_empty() && !name.is_empty() => Some(TableId::new(namespace, name)),
             ([name], Some(namespace)) if !name.is_empty() => Some(TableId::new(namespace, name)),
@@ -157,11 +158,8 @@ pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> 
     Some(TableId::new(namespace, name))
 }
 
-/// The parts of a name of which some stand in backquotes, undone; nothing where none does.
+/// The parts of a name of which some stand in backquotes, undone; nothing where it is not whole.
 fn quoted(text: &str) -> Option<Vec<String>> {
-    if !text.starts_with('`') && !text.contains(".`") {
-        return None;
-    }
     let mut parts = Vec::new();
     let mut rest = text;
     loop {

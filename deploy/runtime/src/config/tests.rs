@@ -61,7 +61,7 @@ fn names_in_backquotes_may_hold_dots() {
     assert_eq!(tables, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
     for text in ["'`a`b'", "'`a'", "'`a`.``'", "'`a`.b.c'"] {
         let found = problems(&LEAST.replace("[shop.orders, customers]", &format!("[{text}]")));
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("is not `database`.`table`"), "{found:?}");
     }
 }
 
@@ -270,10 +270,10 @@ fn columns_and_types_that_cannot_be_mapped_are_named() {
     assert_eq!(
         problems(&text),
         [
+            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
             "shop.yaml: line 6: source.type_map.dat: dat is neither a type of the source (date, bigint unsigned) nor \
              database.table.column; did you mean date?",
             "shop.yaml: line 6: source.type_map.orders.d: orders.d is not a whole name; write database.table.column",
-            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
         ]
     );
 }
