@@ -121,7 +121,7 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
             (format!("DATE_FORMAT({s}, '%Y-%m-%d %H:%i:%s.%f')"), format!("to_char({t}, 'YYYY-MM-DD HH24:MI:SS.US')"), Form::Text)
         }
         // As numbers: ZEROFILL and YEAR are ways to print.
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" => (format!("{s} + 0"), t, Form::Text),
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" | "year" => (format!("{s} + 0"), t, Form::Text),
         "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), t, Form::Duration),
         _ => (s, t, Form::Text),
     };

@@ -91,22 +91,58 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
 /// The end of the log: everything that is committed lies before it.
 pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
     let fail = |error| failed(config, "reading the end of the log", &error);
-    let sql = if !server.mariadb && server.version >= 80_200 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
-    let row: Option<Row> = conn.query_first(sql).await.map_err(fail)?;
-    let place = row.and_then(|row| Some((row.get::<String, _>(0)?, row.get::<u64, _>(1)?)));
-    let (file, offset) = place
-        .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
+    let mut place = end_in_files(config, server, conn).await?;
     let gtids = if server.mariadb {
-        let domains: Option<String> =
-            conn.query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await.map_err(fail)?;
-        Gtids::MariaDb(parse(config, &domains.unwrap_or_default())?)
+        let (known, gtids) = mariadb_end(config, server, conn, place).await?;
+        place = known;
+        gtids
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;
         Gtids::MySql(parse(config, &set.unwrap_or_default())?)
     } else {
         Gtids::None
     };
+    let (file, offset) = place;
     Ok(Position { gtids, server: server.identity.clone(), file, offset })
+}
+
+/// The end of the log by file and offset.
+async fn end_in_files(config: &Config, server: &Server, conn: &mut Conn) -> Result<(String, u64), CaptureError> {
+    let sql = if !server.mariadb && server.version >= 80_200 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
+    let row: Option<Row> = conn.query_first(sql).await.map_err(|error| failed(config, "reading the end of the log", &error))?;
+    row.and_then(|row| Some((row.get::<String, _>(0)?, row.get::<u64, _>(1)?)))
+        .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))
+}
+
+/// MariaDB's end with its GTIDs. Where the server cannot look them up at the place, those of the log's end hold as long as the end
+/// has not moved; on a server that never rests file and offset alone say the place.
+async fn mariadb_end(config: &Config, server: &Server, conn: &mut Conn, end: (String, u64)) -> Result<((String, u64), Gtids), CaptureError> {
+    let mut end = end;
+    for _ in 0..20 {
+        match gtids_at(config, conn, &end.0, end.1).await? {
+            Gtids::None => {}
+            known => return Ok((end, known)),
+        }
+        let written: Option<Option<String>> =
+            conn.query_first("SELECT @@GLOBAL.gtid_binlog_pos").await.map_err(|error| failed(config, "reading the end of the log", &error))?;
+        let again = end_in_files(config, server, conn).await?;
+        if again == end {
+            return Ok((end, Gtids::MariaDb(parse(config, &written.flatten().unwrap_or_default())?)));
+        }
+        end = again;
+    }
+    Ok((end, Gtids::None))
+}
+
+/// What MariaDB had committed at a place of its log. None where it does not say: it cannot look past an event longer than
+/// max_allowed_packet.
+pub async fn gtids_at(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Gtids, CaptureError> {
+    let sql = format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"));
+    let domains: Option<Option<String>> = conn.query_first(sql).await.map_err(|error| failed(config, "reading the place in the log", &error))?;
+    match domains.flatten() {
+        Some(text) => Ok(Gtids::MariaDb(parse(config, &text)?)),
+        None => Ok(Gtids::None),
+    }
 }
 
 /// GTIDs from the server's text.

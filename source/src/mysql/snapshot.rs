@@ -160,12 +160,7 @@ impl Reader {
                 table.id
             )));
         };
-        let domains: Option<String> = self
-            .conn
-            .query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''")))
-            .await
-            .map_err(|error| failed(&self.config, "copying", &error))?;
-        let gtids = Gtids::MariaDb(catalog::parse(&self.config, &domains.unwrap_or_default())?);
+        let gtids = catalog::gtids_at(&self.config, &mut self.conn, &file, offset).await?;
         Ok(Position { gtids, server: self.server.identity.clone(), file, offset })
     }
 
