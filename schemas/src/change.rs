@@ -1,6 +1,6 @@
 //! Schema changes as typed values. `Display` is the diagnosis, [`SchemaChange::hint`] the remedy.
 
-mod text;
+pub(crate) mod text;
 
 use std::fmt;
 

@@ -11,7 +11,12 @@ use crate::{
 /// The kind of the type change from `before` to `after`; None where the values of both are the same set under the same form.
 ///
 /// Character set, collation, compression, display width and ZEROFILL are not types: they are changes of their own, or none.
+///
+/// Of a column that is published as text, everything that gives the values that are there another text is a change of type.
 pub fn type_change(before: &Column, after: &Column, in_key: bool) -> Option<Kind> {
+    if before.as_text != after.as_text || (before.as_text && !printed_alike(&before.native, &after.native)) {
+        return Some(Kind::ChangeType);
+    }
     let kind = match (&before.native, &after.native) {
         (Native::MySql(before), Native::MySql(after)) => mysql_change(before, after),
         (Native::Postgres(before), Native::Postgres(after)) => postgres_change(before, after),
@@ -20,6 +25,43 @@ pub fn type_change(before: &Column, after: &Column, in_key: bool) -> Option<Kind
     match kind {
         Some(Kind::ChangeDecimal) if in_key => Some(Kind::ChangeKeyDecimal),
         other => other,
+    }
+}
+
+/// Whether every value that both declarations hold has the same text under both.
+fn printed_alike(before: &Native, after: &Native) -> bool {
+    match (before, after) {
+        (Native::MySql(before), Native::MySql(after)) => digits(before) == digits(after),
+        (Native::MySql(_) | Native::Postgres(_), Native::Postgres(_)) | (Native::Postgres(_), Native::MySql(_)) => true,
+    }
+}
+
+/// What a declaration says about the text of its values: the width that zeros fill, and the digits behind the point.
+fn digits(native: &mysql::Native) -> (Option<Option<u8>>, Option<u8>) {
+    use mysql::Native as N;
+    match native {
+        N::Integer { zerofill, width, .. } => (zerofill.then_some(*width), None),
+        N::Decimal { scale, .. } => (None, Some(*scale)),
+        N::Time { precision } | N::DateTime { precision } | N::Timestamp { precision } => (None, Some(*precision)),
+        N::Float { .. }
+        | N::Double { .. }
+        | N::Bit { .. }
+        | N::Year
+        | N::Date
+        | N::Char { .. }
+        | N::VarChar { .. }
+        | N::Text { .. }
+        | N::Binary { .. }
+        | N::VarBinary { .. }
+        | N::Blob { .. }
+        | N::Enum { .. }
+        | N::Set { .. }
+        | N::Json
+        | N::Geometry { .. }
+        | N::Uuid
+        | N::Inet4
+        | N::Inet6
+        | N::Vector { .. } => (None, None),
     }
 }
 
@@ -311,6 +353,29 @@ mod tests {
     fn a_decimal_in_the_key_is_a_kind_of_its_own() {
         assert_eq!(change(decimal(8, 2), decimal(9, 2), true), Some(Kind::ChangeKeyDecimal));
         assert_eq!(change(int(32, false), int(64, false), true), Some(Kind::WidenInteger));
+    }
+
+    #[test]
+    fn of_a_column_published_as_text_another_text_is_another_type() {
+        let text = |native: M| {
+            let mut column = Column::new(0, "c", Native::MySql(native));
+            column.as_text = true;
+            column
+        };
+        let zerofill = |width| M::Integer { bits: 32, unsigned: true, zerofill: true, width: Some(width) };
+        for (before, after, kind) in [
+            (M::DateTime { precision: 0 }, M::DateTime { precision: 3 }, Some(Kind::ChangeType)),
+            (decimal(8, 2), decimal(8, 3), Some(Kind::ChangeType)),
+            (decimal(8, 2), decimal(9, 2), Some(Kind::ChangeDecimal)),
+            (int(32, true), zerofill(5), Some(Kind::ChangeType)),
+            (zerofill(5), zerofill(6), Some(Kind::ChangeType)),
+            (int(32, false), int(64, false), Some(Kind::WidenInteger)),
+            (M::Date, M::Date, None),
+        ] {
+            assert_eq!(type_change(&text(before.clone()), &text(after.clone()), false), kind, "{before:?} to {after:?}");
+        }
+        let plain = Column::new(0, "c", Native::MySql(M::Date));
+        assert_eq!(type_change(&plain, &text(M::Date), false), Some(Kind::ChangeType));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     table::{Column, ColumnId, RowKey, Table},
 };
 
-pub use fill::fill;
+pub use fill::{fill, printed};
 
 /// The changes that lead from one shape to the other. Columns are the same where their identities are; a name tells nothing.
 ///

@@ -49,6 +49,9 @@ pub struct Column {
     pub invisible: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
+    /// Its values are published as text, exactly as the source prints them (`source.type_map`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub as_text: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -69,6 +72,7 @@ impl Column {
             identity: false,
             invisible: false,
             comment: String::new(),
+            as_text: false,
         }
     }
 
@@ -80,7 +84,7 @@ impl Column {
 
     /// What this column's values are.
     pub fn ty(&self) -> Type {
-        self.native.logical()
+        if self.as_text { Type::Text { length: None, fixed: false } } else { self.native.logical() }
     }
 }
 

@@ -45,6 +45,8 @@ const SAFETY: Duration = Duration::from_millis(200);
 const STOPPED: &str = "instar_sink_stopped";
 /// Held tables.
 const HELD: &str = "instar_sink_held_tables";
+/// 1 while the table is held, by sink and table.
+const TABLE_HELD: &str = "instar_sink_table_held";
 
 /// Why the decider ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,6 +278,10 @@ impl<T: Target, C: Consumer> Decider<T, C> {
         let name = || self.sink.name.clone();
         metrics::gauge!(STOPPED, "sink" => name()).set(u32::from(message.is_some()));
         metrics::gauge!(HELD, "sink" => name()).set(u32::try_from(ledger.held.len()).unwrap_or(u32::MAX));
+        for table in self.expected.keys().chain(ledger.held.keys()) {
+            let held = f64::from(u8::from(ledger.held.contains_key(table)));
+            metrics::gauge!(TABLE_HELD, "sink" => name(), "table" => table.to_string()).set(held);
+        }
         if message != self.stopped {
             if let Some(message) = &message {
                 tracing::error!(sink = %self.sink.name, %message, "stopped: needs operator");

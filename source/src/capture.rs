@@ -22,9 +22,9 @@ mod turn;
 
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, gauge};
 use runtime::config::OnStop;
-use schemas::event::SourceState;
+use schemas::event::{Offset, SourceState};
 use tokio::sync::watch;
 
 pub use self::{
@@ -61,6 +61,8 @@ pub async fn run<E: Engine, P: Publisher>(
 ) -> Result<Ended, CaptureError> {
     refuse_what_is_not_built(settings)?;
     let mut pause = settings.retry.initial;
+    // The newest command that has led to another try.
+    let mut tried = None;
     loop {
         reporter.state(State::Starting, "");
         let before = reporter.reached();
@@ -89,7 +91,7 @@ pub async fn run<E: Engine, P: Publisher>(
             }
             Err(CaptureError::Stop { message }) => {
                 reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message).await? {
+                if let Some(ended) = stopped(&mut tools, message, &mut tried).await? {
                     return Ok(ended);
                 }
             }
@@ -117,8 +119,12 @@ async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result
     session.run().await
 }
 
-/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command.
-async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: String) -> Result<Option<Ended>, CaptureError> {
+/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command that has not been tried.
+async fn stopped<E: Engine, P: Publisher>(
+    tools: &mut Tools<'_, E, P>,
+    message: String,
+    tried: &mut Option<Offset>,
+) -> Result<Option<Ended>, CaptureError> {
     tracing::error!(reason = message, "the source stands");
     let Some(mut progress) = tools.publisher.start().await? else { return Ok(Some(Ended::Stopped { message })) };
     progress.state = SourceState::Stopped;
@@ -126,13 +132,16 @@ async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: 
     progress.ts_ms = now_ms();
     tools.publisher.commit(&progress).await?;
     tools.reporter.committed(&progress);
+    gauge!(metric::STOPPED).set(1.0);
     match tools.settings.on_stop {
         OnStop::Exit => Ok(Some(Ended::Stopped { message })),
         OnStop::Wait => loop {
             if wait(tools.settings.poll, &mut tools.shutdown).await {
                 return Ok(Some(Ended::Shutdown));
             }
-            if !tools.publisher.commands(progress.command).await?.is_empty() {
+            let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
+            if newest > *tried {
+                *tried = newest;
                 return Ok(None);
             }
         },

@@ -120,6 +120,8 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
         "datetime" | "timestamp" => {
             (format!("DATE_FORMAT({s}, '%Y-%m-%d %H:%i:%s.%f')"), format!("to_char({t}, 'YYYY-MM-DD HH24:MI:SS.US')"), Form::Text)
         }
+        // Addresses without the length of their network, which is all of them.
+        "inet4" | "inet6" => (s, format!("regexp_replace({t}, '/(32|128)$', '')"), Form::Text),
         // As numbers: ZEROFILL and YEAR are ways to print.
         "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" | "year" => (format!("{s} + 0"), t, Form::Text),
         "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), t, Form::Duration),

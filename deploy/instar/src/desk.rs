@@ -23,7 +23,7 @@ use crate::{
     observe::{Live, Observer, Reading},
 };
 
-/// How often a waiting command looks again where nothing tells it to.
+/// How often a waiting command looks again.
 const LOOK: Duration = Duration::from_millis(25);
 /// How long a question is asked again where the processes that should answer it end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,7 +54,10 @@ impl Desk {
                 let command: Command = serde_json::from_value(arguments).map_err(malformed)?;
                 self.send(&command).await
             }
-            other => Err(Refusal { message: format!("the process that runs does not know the command {other}: it is of another version"), code: 1 }),
+            other => Err(Refusal {
+                message: format!("the process that runs does not know the command {other}: it is of another version"),
+                code: 1,
+            }),
         }
     }
 
@@ -64,8 +67,11 @@ impl Desk {
 
     /// Appends an operator's command to the topic that the source reads.
     async fn send(&self, command: &Command) -> Result<Json, Refusal> {
-        let Some(log) = self.log.clone() else {
-            return Err(Refusal { message: "no process of this pipeline has run yet: there is nothing to tell it".into(), code: 1 });
+        let begun =
+            |log: &Log| log.find(&names::progress(&self.pipeline.topics.prefix)).is_some_and(|t| log.ends(&t).iter().any(|end| *end > 0));
+        let Some(log) = self.log.clone().filter(|log| self.live.is_some() || begun(log)) else {
+            let message = format!("pipeline {} has never run: there is nothing to tell it; start it by instar run", self.pipeline.name);
+            return Err(Refusal { message, code: 1 });
         };
         let (name, record) = (names::commands(&self.pipeline.topics.prefix), command.to_record());
         let offset = tokio::task::spawn_blocking(move || {
@@ -86,24 +92,22 @@ impl Desk {
         let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
         let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
         let observer = self.observer()?;
-        let mut changed = observer.changed();
         let commands = self.commands();
         let mut goal = None;
         loop {
             let reading = observer.read().await.map_err(refusal)?;
-            let answer = answer(&reading, &end, commands, &mut goal);
+            let answer = answer(&self.pipeline, &reading, &end, commands, &mut goal);
             let over = Instant::now() >= deadline || self.live.is_none();
             match answer.exit(wanted.until()) {
                 Some(code) => return Ok(json!({ "code": code, "message": answer.message(), "over": true })),
                 None if over => {
-                    return Ok(json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline }));
+                    return Ok(
+                        json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline, "live": self.live.is_some() }),
+                    );
                 }
                 None => {}
             }
-            match &mut changed {
-                Some(changed) => drop(tokio::time::timeout(LOOK, changed.changed()).await),
-                None => tokio::time::sleep(LOOK).await,
-            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -130,12 +134,13 @@ impl Wanted {
 }
 
 /// Where the whole pipeline stands against the source's end.
-fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
+fn answer(pipeline: &Pipeline, reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
     let Some(progress) = &reading.topics.progress else { return Standing::Behind("the source has published nothing yet".into()) };
     let stopped = progress.state == SourceState::Stopped && progress.command >= commands;
     let reached = Position::parse(&progress.position).is_ok_and(|at| at.reached(end));
     let copying = progress.tables.values().any(|t| !t.retired && (t.copy.is_some() || t.begin.is_some()));
-    if goal.is_none() && reached && progress.command >= commands && !copying {
+    let untaken = untaken(pipeline, progress);
+    if goal.is_none() && reached && progress.command >= commands && !copying && untaken.is_none() {
         *goal = Some(Goal::new(&reading.topics.events, &reading.topics.ends));
     }
     let now = Goal::new(&reading.topics.events, &reading.topics.ends);
@@ -143,7 +148,7 @@ fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Go
         (Some(goal), _) => goal,
         // What a source that stands has published can still arrive.
         (None, true) => &now,
-        (None, false) => return Standing::Behind(behind(progress, copying, reached)),
+        (None, false) => return Standing::Behind(untaken.unwrap_or_else(|| behind(progress, copying, reached))),
     };
     let sinks = reading.sinks.iter().map(|(name, sink)| standing(name, sink, &reading.topics.events, against));
     let worst = sinks.max().unwrap_or(Standing::CaughtUp);
@@ -152,6 +157,17 @@ fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Go
         _ if stopped && goal.is_none() => Standing::Stopped(format!("the source is stopped. {}", progress.message)),
         other => other,
     }
+}
+
+/// What the source has not taken of its configuration yet: tables that were added or taken out since it ran last.
+fn untaken(pipeline: &Pipeline, progress: &schemas::event::Progress) -> Option<String> {
+    let captured = |id: &TableId| progress.tables.values().any(|t| t.id == *id && !t.retired);
+    let configured = |id: &TableId| pipeline.source.tables.iter().any(|t| t.table == *id);
+    let added = pipeline.source.tables.iter().map(|t| &t.table).find(|id| !captured(id));
+    let gone = progress.tables.values().filter(|t| !t.retired).map(|t| &t.id).find(|id| !configured(id));
+    added
+        .map(|id| format!("the source has not begun with {id} yet, which the configuration names"))
+        .or_else(|| gone.map(|id| format!("the source has not let go of {id} yet, which the configuration names no more")))
 }
 
 fn behind(progress: &schemas::event::Progress, copying: bool, reached: bool) -> String {
@@ -202,7 +218,8 @@ enum Unanswered {
 async fn asked_once(pipeline: &Arc<Pipeline>, request: &Request, write: bool) -> Result<Json, Unanswered> {
     let failed = |failure: Failure| Unanswered::Failed(failure);
     let (directory, options) = local(pipeline);
-    let access = if write { Access::Write(options) } else { Access::Read };
+    // A command does not make the log of a pipeline that has never run.
+    let access = if write && directory.exists() { Access::Write(options) } else { Access::Read };
     let log = match control::reach(&directory, access).await {
         Ok(Reached::Process(mut client)) => {
             return client.call(request).await.map_err(|error| match error {
@@ -232,7 +249,9 @@ pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit,
                     Some(4) => Exit::Held,
                     _ => Exit::TimedOut,
                 };
-                return Ok((exit, answer["message"].as_str().unwrap_or_default().to_owned()));
+                let message = answer["message"].as_str().unwrap_or_default();
+                let alone = exit == Exit::TimedOut && answer["live"] == false;
+                return Ok((exit, format!("{message}{}", if alone { "; no process of the pipeline runs" } else { "" })));
             }
             // No process runs, or it ended while it was asked: look again.
             Ok(_) => {}
@@ -240,5 +259,58 @@ pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit,
             Err(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::event::{Progress, TableProgress};
+
+    use super::*;
+
+    fn pipeline(tables: &str) -> Pipeline {
+        let path = std::env::temp_dir().join(format!("instar-desk-{}-{}.yaml", std::process::id(), tables.len()));
+        let yaml = format!(
+            "pipeline: shop\ntopics: {{ prefix: shop }}\nsource: {{ engine: mysql, url: 'mysql://u@h/shop', tables: [{tables}] }}\n\
+             sinks: {{ warehouse: {{ target: postgres, url: 'postgres://u@h/w' }} }}\n"
+        );
+        std::fs::write(&path, yaml).unwrap();
+        let pipeline = Pipeline::load(&path);
+        std::fs::remove_file(&path).unwrap();
+        pipeline.unwrap()
+    }
+
+    fn progress(tables: &[(&str, bool)]) -> Progress {
+        let table = |(name, retired): &(&str, bool)| {
+            let topic = format!("shop.shop.{name}");
+            let id = TableId::new("shop", *name);
+            (topic.clone(), TableProgress { id, version: 1, topic, lanes: 1, retired: *retired, copy: None, begin: None })
+        };
+        Progress {
+            pipeline_id: "p".into(),
+            position: String::new(),
+            rows_done: 0,
+            seq: 0,
+            epoch: 1,
+            command: 0,
+            tables: tables.iter().map(table).collect(),
+            state: SourceState::Running,
+            message: String::new(),
+            ts_ms: 0,
+            commit_ts_ms: 0,
+        }
+    }
+
+    /// Right after a start with another configuration the progress is still the old one's.
+    #[test]
+    fn wait_is_not_over_before_the_source_has_taken_its_configuration() {
+        let two = pipeline("orders, lines");
+        assert_eq!(untaken(&two, &progress(&[("orders", false), ("lines", false), ("old", true)])), None);
+        for known in [&[("orders", false)][..], &[("orders", false), ("lines", true)]] {
+            let told = untaken(&two, &progress(known));
+            assert_eq!(told.as_deref(), Some("the source has not begun with shop.lines yet, which the configuration names"));
+        }
+        let told = untaken(&pipeline("orders"), &progress(&[("orders", false), ("lines", false)]));
+        assert_eq!(told.as_deref(), Some("the source has not let go of shop.lines yet, which the configuration names no more"));
     }
 }

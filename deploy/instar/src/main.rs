@@ -8,6 +8,7 @@ mod observe;
 mod output;
 mod preflight;
 mod process;
+mod progress;
 
 use std::process::ExitCode;
 

@@ -49,7 +49,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Days since 1970-01-01 as a date.
-fn date(f: &mut fmt::Formatter<'_>, days: i64) -> fmt::Result {
+pub(crate) fn date(f: &mut impl fmt::Write, days: i64) -> fmt::Result {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);

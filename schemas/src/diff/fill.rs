@@ -10,6 +10,20 @@ use crate::{
 
 /// The fill of an added column, by its declaration: its default, or NULL, or what the server puts in place of NULL.
 pub fn fill(column: &Column) -> Fill {
+    let fill = of_its_type(column);
+    if column.as_text { printed(fill, column) } else { fill }
+}
+
+/// The fill of a column that is published as text.
+pub fn printed(fill: Fill, column: &Column) -> Fill {
+    match (&column.native, fill) {
+        (Native::MySql(native), Fill::Constant(value)) => Fill::Constant(mysql::printed(native, value)),
+        (Native::MySql(native), Fill::Implicit(value)) => Fill::Implicit(mysql::printed(native, value)),
+        (Native::MySql(_), fill @ (Fill::Null | Fill::Volatile(_) | Fill::Generated(_))) | (Native::Postgres(_), fill) => fill,
+    }
+}
+
+fn of_its_type(column: &Column) -> Fill {
     if let Some(generated) = &column.generated {
         return Fill::Generated(generated.expression.clone());
     }

@@ -1,5 +1,9 @@
 //! MySQL and MariaDB: the type table.
 
+mod printed;
+
+pub use printed::{NAMES, printed, zerofill_width};
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -152,6 +156,34 @@ impl Native {
             Native::Uuid => Type::Uuid,
             Native::Inet4 | Native::Inet6 => Type::Inet,
             Native::Vector { dimensions } => Type::Bytes { length: Some(u32::from(*dimensions) * 4), fixed: false },
+        }
+    }
+
+    /// The collation that values are sorted by; None where it is their type alone.
+    pub fn collation(&self) -> Option<&str> {
+        match self {
+            Native::Char { charset, .. } | Native::VarChar { charset, .. } | Native::Text { charset, .. } => Some(&charset.collation),
+            Native::Integer { .. }
+            | Native::Decimal { .. }
+            | Native::Float { .. }
+            | Native::Double { .. }
+            | Native::Bit { .. }
+            | Native::Year
+            | Native::Date
+            | Native::Time { .. }
+            | Native::DateTime { .. }
+            | Native::Timestamp { .. }
+            | Native::Binary { .. }
+            | Native::VarBinary { .. }
+            | Native::Blob { .. }
+            | Native::Enum { .. }
+            | Native::Set { .. }
+            | Native::Json
+            | Native::Geometry { .. }
+            | Native::Uuid
+            | Native::Inet4
+            | Native::Inet6
+            | Native::Vector { .. } => None,
         }
     }
 

@@ -1,12 +1,15 @@
 //! The steps of a job: what `schemas::order` asks for, carried out and recorded.
 
+use std::collections::BTreeSet;
+
 use schemas::{
-    event::{SchemaEvent, TableEvent},
+    event::{Epoch, SchemaEvent, TableEvent},
     order::{
         events::Asked,
         ledger::{Broken, Ledger, LedgerChange, Outcome},
         sink::{Job, Run, RunKind, Step, failed, next},
     },
+    table::TableId,
 };
 
 use super::{
@@ -130,7 +133,13 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             RunKind::Keep => Ok(rules.planned(part, true)),
             RunKind::Nothing => Ok(rules.untouched(event, part)),
             RunKind::Create => rules.begin(session, part, false).await.map(Ok),
-            RunKind::Reload => rules.begin(session, part, true).await.map(Ok),
+            // What the configuration does not allow to one table is no error of the others.
+            RunKind::Reload => match rules.begin(session, part, true).await {
+                Err(SinkError::Refused(why)) => {
+                    Ok(Err(format!("{why}. Correct that, then reload the table or remove it from the configuration")))
+                }
+                begun => begun.map(Ok),
+            },
             RunKind::Approved(None) => Ok(rules.approved(part)),
             RunKind::Approved(Some(_)) => {
                 Ok(Err("edited statements cannot be run yet: approve the proposal as it is, keep, or reload the table".into()))
@@ -177,12 +186,21 @@ impl<T: Target, C: Consumer> Decider<T, C> {
 
     fn count(&self, changes: &[LedgerChange]) {
         for change in changes {
-            if let LedgerChange::Outcome { outcome, .. } = change {
-                metrics::counter!(OUTCOMES, "sink" => self.sink.name.clone(), "outcome" => outcome.name()).increment(1);
+            if let LedgerChange::Outcome { epoch, table, outcome, .. } = change {
+                for kind in self.kinds(*epoch, table) {
+                    metrics::counter!(OUTCOMES, "sink" => self.sink.name.clone(), "kind" => kind, "outcome" => outcome.name()).increment(1);
+                }
             }
         }
     }
+
+    /// The kinds of a table's changes at an epoch, each once; of an event without changes (a reload, a removal) its own.
+    fn kinds(&self, epoch: Epoch, table: &TableId) -> BTreeSet<&'static str> {
+        let Some(event) = self.events.get(epoch) else { return BTreeSet::new() };
+        let changes = event.table(table).map(|part| part.changes.as_slice()).unwrap_or_default();
+        if changes.is_empty() { BTreeSet::from([event.kind.name()]) } else { changes.iter().map(|change| change.kind().name()).collect() }
+    }
 }
 
-/// Recorded outcomes, by sink and outcome.
+/// Recorded outcomes, by sink, kind of change and outcome.
 const OUTCOMES: &str = "instar_sink_outcomes_total";

@@ -52,8 +52,9 @@ impl PostgresTarget {
 
     async fn open(&self) -> Result<(Connection, SinkId), SinkError> {
         let connection = Connection::open(&self.settings).await?;
-        let sink = store::look_up(&connection, &self.pipeline, &self.sink.name).await?;
-        let sink = sink.ok_or_else(|| SinkError::Refused(format!("{}: the sink is not prepared", self.settings.server)))?;
+        let sink = store::recorded(&connection, &self.pipeline, &self.sink.name).await?;
+        let never = || SinkError::Refused(format!("{}: sink {} has never run here", self.settings.server, self.sink.name));
+        let sink = sink.ok_or_else(never)?;
         Ok((connection, sink))
     }
 }

@@ -7,6 +7,7 @@ pub mod event;
 pub mod group;
 pub mod literal;
 pub mod lock;
+pub mod mapping;
 pub mod position;
 pub mod preflight;
 pub mod server;
@@ -83,6 +84,7 @@ impl Engine for MySql {
     type Reader = snapshot::Reader;
 
     async fn lock(&mut self, pipeline: &str) -> Result<(), CaptureError> {
+        self.config.read_for(pipeline);
         // The same connection may not ask for the lock that this process holds already.
         if self.lock.as_ref().is_none_or(Lock::is_lost) {
             self.lock = None;
@@ -104,7 +106,7 @@ impl Engine for MySql {
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         let (mut conn, server) = self.catalog().await?;
-        let end = catalog::end(&self.config, &server, &mut conn).await?;
+        let end = catalog::bound(&self.config, &server, &mut conn).await?;
         let now: Option<i64> =
             mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
                 .await
@@ -119,6 +121,9 @@ impl Engine for MySql {
         // Settings may have changed since the last connection, the server itself may have.
         let server = server::inspect(&self.config, &mut conn).await?;
         *self.server.lock().await = Some(Arc::clone(&server));
+        for difference in tables.iter().flat_map(|table| self.config.mapping.disagreements(table)) {
+            tracing::warn!("{difference}");
+        }
         let captured: Vec<TableId> = tables.iter().map(|table| table.id.clone()).collect();
         let (at, others) = catalog::others(&self.config, &server, &mut conn, &captured).await?;
         let mut stream =
@@ -152,7 +157,8 @@ impl MySql {
         use schemas::ddl::mysql::{Parsed, apply, parse};
         let (conn, server) = self.catalog().await?;
         self.catalog = Some(conn);
-        let context = server.catalog_context(&table.id.namespace);
+        let mut context = server.catalog_context(&table.id.namespace);
+        context.explicit_defaults_for_timestamp = server.context.explicit_defaults_for_timestamp;
         let statement = match parse(ddl.as_bytes(), &context) {
             Parsed::Tables(statement) => statement,
             Parsed::Nothing | Parsed::Transaction(_) => return Ok(Explained::Nothing),
@@ -164,7 +170,10 @@ impl MySql {
             Ok(effects) => effects,
             Err(refusal) => return Ok(Explained::Stands(refusal.why)),
         };
-        let Some(effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else { return Ok(Explained::Nothing) };
+        let Some(mut effect) = effects.into_iter().find(|effect| effect.id == table.id && !effect.temporary) else {
+            return Ok(Explained::Nothing);
+        };
+        self.config.mapping.mark_added(Some(table), &mut effect);
         if effect.changes.is_empty() {
             return Ok(Explained::Nothing);
         }

@@ -219,6 +219,10 @@ impl Check<'_> {
         for problem in key.iter().filter_map(|column| literal::expression(column).err()) {
             self.report(true, format!("{id}: {problem}"), "Give the table a key over other columns.");
         }
+        for entry in self.config.mapping.unknown(table) {
+            let remedy = format!("Correct the entry; the columns of {id} are {}.", names(table));
+            self.report(true, format!("source.type_map names {entry}, which is not there"), remedy);
+        }
         let rows = RowSchema::new(table);
         for field in &rows.fields {
             let one = RowSchema { fields: vec![field.clone()], key: Vec::new() };
@@ -257,6 +261,10 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
+
+fn names(table: &Table) -> String {
+    table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The account that we are to the server, as SQL text.

@@ -112,18 +112,13 @@ impl Stream {
         }
         let events = conn.get_binlog_stream(request).await.map_err(fail)?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
-        let groups = Groups::new(Arc::clone(&server), require, from, tables);
+        let groups = Groups::new(Arc::clone(&server), require, from, tables, config.mapping.clone());
         Ok(Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
     }
 
     /// Gives the shapes of other tables in the captured databases, as the catalog has them at `at`.
     pub(super) fn learn(&mut self, at: Position, tables: Vec<Table>) {
         self.groups.learn(at, tables);
-    }
-
-    /// Takes the statement that the stream stands at as one that had no effect.
-    pub fn accept(&mut self) {
-        self.groups.accept();
     }
 
     async fn receive(&mut self) -> Result<Event, CaptureError> {

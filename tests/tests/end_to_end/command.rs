@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::world::{Options, World};
-use tests::pipeline::{binary, eventually, text};
+use tests::pipeline::{Pipeline, binary, eventually, text};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn status_has_the_promised_shape_while_running_and_when_nothing_runs() {
@@ -61,7 +62,14 @@ async fn plan_tells_the_outcome_and_touches_nothing() {
     assert!(plan("ALTER TABLE t MODIFY v INT").contains("stopped"));
     assert!(plan("ALTER TABLE t DROP PRIMARY KEY").contains("held"));
     world.pipeline.stop();
-    assert_eq!(world.target.value("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 't'").await.as_deref(), Some("2"));
+    assert_eq!(
+        world
+            .target
+            .value("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 't'")
+            .await
+            .as_deref(),
+        Some("2")
+    );
 }
 
 #[tokio::test]
@@ -92,7 +100,8 @@ async fn a_second_run_is_refused_by_name() {
 
 #[tokio::test]
 async fn wait_works_on_a_quiet_table_too() {
-    let mut world = World::new("wait_quiet", "CREATE TABLE t (id INT PRIMARY KEY);\nCREATE TABLE elsewhere (id INT PRIMARY KEY);", &["t"]).await;
+    let mut world =
+        World::new("wait_quiet", "CREATE TABLE t (id INT PRIMARY KEY);\nCREATE TABLE elsewhere (id INT PRIMARY KEY);", &["t"]).await;
     world.start();
     world.source.run("INSERT INTO elsewhere VALUES (1)").await;
     world.pipeline.caught_up();
@@ -114,13 +123,145 @@ async fn the_matrix_prints_every_kind_for_every_target() {
     let output = std::process::Command::new(binary()).args(["matrix", "--json"]).output().unwrap();
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let find = |kind: &str, target: &str| {
-        let row = rows.iter().find(|r| r["source"] == "mysql" && r["kind"] == kind && r["target"] == target).unwrap_or_else(|| panic!("{kind} {target}"));
+        let row = rows
+            .iter()
+            .find(|r| r["source"] == "mysql" && r["kind"] == kind && r["target"] == target)
+            .unwrap_or_else(|| panic!("{kind} {target}"));
         row["outcome"].as_str().unwrap().to_owned()
     };
     assert_eq!(find("add_column_constant_default", "postgres"), "applied");
     assert_eq!(find("rename_column", "fabric"), "held");
     assert_eq!(find("change_type", "clickhouse"), "stopped");
     assert_eq!(find("change_comment", "sqlserver"), "nothing_to_apply");
+}
+
+/// An answer of the process's own pages: the code and the body.
+async fn page(pipeline: &Pipeline, path: &str) -> (u16, String) {
+    let log = pipeline.log();
+    let address = log.rsplit("status at http://").next().unwrap().split('/').next().unwrap().to_owned();
+    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap_or_else(|e| panic!("{address}: {e}"));
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Waits until a line of `/metrics` reads so.
+async fn metric(pipeline: &Pipeline, line: &str) {
+    let what = format!("{line} in /metrics");
+    let mut last = String::new();
+    for _ in 0..500 {
+        last = page(pipeline, "/metrics").await.1;
+        if last.lines().any(|l| l == line) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what} is not there:\n{last}");
+}
+
+async fn ready(pipeline: &Pipeline, code: u16) -> String {
+    let mut last = (0, String::new());
+    for _ in 0..500 {
+        last = page(pipeline, "/readyz").await;
+        if last.0 == code {
+            return last.1;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("/readyz is {last:?}, not {code}");
+}
+
+#[tokio::test]
+async fn the_pages_of_a_process_say_what_it_does() {
+    let options = Options { sink: "    on_stop: wait\n", ..Options::default() };
+    let mut world =
+        World::with("pages", "CREATE TABLE t (id INT PRIMARY KEY, v INT);\nINSERT INTO t VALUES (1, 1), (2, 2);", &["t"], options).await;
+    world.start();
+    assert_eq!(page(&world.pipeline, "/healthz").await, (200, "ok\n".into()));
+    assert_eq!(ready(&world.pipeline, 200).await, "source: running\ntarget: running\n");
+    world.source.run("ALTER TABLE t ADD COLUMN n INT").await;
+    world.source.run("INSERT INTO t VALUES (3, 3, 3)").await;
+    world.pipeline.caught_up();
+    metric(&world.pipeline, "instar_sink_outcomes_total{sink=\"target\",kind=\"add_column_nullable\",outcome=\"applied\"} 1").await;
+    metric(&world.pipeline, "instar_source_copy_rows_total{table=\"pages.t\"} 2").await;
+    metric(&world.pipeline, "instar_source_stopped 0").await;
+    let (code, body) = page(&world.pipeline, "/status").await;
+    let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, &status["sinks"]["target"]["tables"]["pages.t"]["state"]), (200, &"streaming".into()));
+    assert_eq!(status["sinks"]["target"]["tables"]["pages.t"]["lag_rows"], 0);
+    let (code, body) = page(&world.pipeline, "/").await;
+    assert!(code == 200 && body.contains("pages.t"), "{body}");
+
+    // Held: the others go on, so the process stays ready.
+    world.source.run("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)").await;
+    let (code, printed) = world.pipeline.wait("settled", 30);
+    assert_eq!(code, 4, "{printed}");
+    metric(&world.pipeline, "instar_sink_outcomes_total{sink=\"target\",kind=\"change_key\",outcome=\"held\"} 1").await;
+    metric(&world.pipeline, "instar_sink_held_tables{sink=\"target\"} 1").await;
+    metric(&world.pipeline, "instar_sink_table_held{sink=\"target\",table=\"pages.t\"} 1").await;
+    ready(&world.pipeline, 200).await;
+    assert!(world.pipeline.command(&["reload"], &["pages.t"]).status.success());
+    world.pipeline.caught_up();
+    metric(&world.pipeline, "instar_sink_table_held{sink=\"target\",table=\"pages.t\"} 0").await;
+    metric(&world.pipeline, "instar_sink_outcomes_total{sink=\"target\",kind=\"reload\",outcome=\"reloaded\"} 1").await;
+
+    // Stopped: not ready until a way out is taken.
+    world.source.run("ALTER TABLE t MODIFY n VARCHAR(12)").await;
+    let (code, printed) = world.pipeline.wait("settled", 30);
+    assert_eq!(code, 3, "{printed}");
+    let body = ready(&world.pipeline, 503).await;
+    assert!(body.contains("target: stopped") && body.contains("pages.t") && body.contains("reload"), "{body}");
+    metric(&world.pipeline, "instar_sink_outcomes_total{sink=\"target\",kind=\"change_type\",outcome=\"stopped\"} 1").await;
+    metric(&world.pipeline, "instar_sink_stopped{sink=\"target\"} 1").await;
+    assert!(world.pipeline.command(&["reload"], &["pages.t"]).status.success());
+    world.pipeline.caught_up();
+    assert_eq!(ready(&world.pipeline, 200).await, "source: running\ntarget: running\n");
+    metric(&world.pipeline, "instar_sink_stopped{sink=\"target\"} 0").await;
+}
+
+#[tokio::test]
+async fn commands_before_the_first_run_answer_and_create_nothing() {
+    let world = World::new("never_run", "CREATE TABLE t (id INT PRIMARY KEY);", &["t"]).await;
+    let run = |command: &[&str], arguments: &[&str]| {
+        let output = world.pipeline.command(command, arguments);
+        (output.status.code().unwrap(), text(&output))
+    };
+    let status = world.pipeline.status();
+    assert_eq!((&status["source"]["state"], &status["sinks"]["target"]["state"]), (&"down".into(), &"down".into()), "{status}");
+    assert_eq!(world.pipeline.history(), serde_json::json!([]));
+    assert_eq!(run(&["history"], &[]), (0, "no schema change yet\n".into()));
+    assert_eq!(run(&["review", "list"], &[]), (0, "no table is held\n".into()));
+    assert_eq!(run(&["review", "show"], &["t", "--json"]), (1, "never_run.t is not held\n".into()));
+    for command in ["reload", "pause", "resume", "accept"] {
+        assert_eq!(
+            run(&[command], &[]),
+            (1, "pipeline never_run has never run: there is nothing to tell it; start it by instar run\n".into())
+        );
+    }
+    let (code, said) = run(&["wait"], &["--timeout", "300ms"]);
+    assert!(code == 5 && said.contains("no process of the pipeline runs"), "{code} {said}");
+    let (code, said) = run(&["review", "keep"], &["t"]);
+    assert!(code == 1 && said.contains("sink target has never run here"), "{code} {said}");
+    let (code, said) = run(&["plan"], &["--table", "t", "--ddl", "ALTER TABLE t ADD COLUMN v INT"]);
+    assert!(code == 0 && said.contains("target: applied") && said.contains("ADD COLUMN \"v\" integer"), "{code} {said}");
+    assert!(!world.pipeline.folder.join("topics").exists(), "nothing is created");
+}
+
+#[tokio::test]
+async fn a_taken_admin_port_and_bad_arguments_are_refused() {
+    let mut world = World::new("taken_port", "CREATE TABLE t (id INT PRIMARY KEY);", &["t"]).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = world.pipeline.command(&["run"], &["--admin", &address]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&address) && said.contains("--admin ADDR"), "{said}");
+    let output = world.pipeline.command(&["reload"], &["t", "u"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    // The lock on the topics is free again.
+    world.start();
 }
 
 #[tokio::test]

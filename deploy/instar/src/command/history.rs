@@ -18,9 +18,17 @@ use crate::{
 pub async fn run(args: History) -> Result<Exit, Failure> {
     let pipeline = Arc::new(load(&args.file)?);
     // A table that was taken out of the configuration has a history all the same.
-    let table = args.table.as_deref().map(|name| super::table(&pipeline, name).unwrap_or_else(|_| named(name, pipeline.source.url.database.as_deref())));
+    let table = args
+        .table
+        .as_deref()
+        .map(|name| super::table(&pipeline, name).unwrap_or_else(|_| named(name, pipeline.source.url.database.as_deref())));
     let history = desk::ask(&pipeline, Request::new("history", json!({ "table": table })), false).await?;
-    if args.output.json { output::print_json(&history)? } else { output::print(&history_text(&history))? }
+    let text = history_text(&history);
+    match (args.output.json, text.is_empty()) {
+        (true, _) => output::print_json(&history)?,
+        (false, true) => output::print("no schema change yet")?,
+        (false, false) => output::print(&text)?,
+    }
     Ok(Exit::Fine)
 }
 

@@ -40,8 +40,8 @@ async fn show(file: &crate::cli::File, name: Option<&str>, sink: Option<&str>, o
     };
     let cards: Vec<Json> = cards.as_array().into_iter().flatten().filter(shown).cloned().collect();
     match (output.json, wanted, cards.is_empty()) {
+        (_, Some(id), true) => return Err(Failure::error(format!("{id} is not held"))),
         (true, ..) => output::print_json(&cards)?,
-        (false, Some(id), true) => return Err(Failure::error(format!("{id} is not held"))),
         (false, None, true) => output::print("no table is held")?,
         (false, _, false) => output::print(&cards_text(&cards))?,
     }

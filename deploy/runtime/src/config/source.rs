@@ -1,12 +1,13 @@
 //! `source:` and its tables.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use schemas::table::TableId;
+use schemas::{native::mysql, table::TableId};
 use serde_yaml_ng::Value;
 
 use super::{
     CapturedTable, NewTables, RowMetadata, Snapshot, SnapshotMode, Source, SourceEngine, Tls, TlsMode, Url,
+    nearest::nearest,
     section::{Node, Section},
 };
 
@@ -25,11 +26,30 @@ pub(super) fn source(node: &Node<'_>) -> Option<Source> {
     let snapshot = snapshot(&section);
     let row_metadata = [("warn", RowMetadata::Warn), ("require", RowMetadata::Require)];
     let row_metadata = section.choice("row_metadata", &row_metadata, RowMetadata::Warn);
-    let type_map = section.names("type_map");
+    let type_map = type_map(&section);
     let tls = tls(&section);
     let server_id = section.get("server_id").and_then(|n| n.integer(1..=u64::from(u32::MAX))).and_then(|id| u32::try_from(id).ok());
     let heartbeat = section.duration("heartbeat", Duration::from_secs(10));
     Some(Source { engine: engine?, url: url?, tables: tables?, snapshot, new_tables, row_metadata, type_map, tls, server_id, heartbeat })
+}
+
+/// Columns and types that are published as text.
+fn type_map(source: &Section<'_>) -> BTreeMap<String, String> {
+    let mut map = BTreeMap::new();
+    for (key, node) in source.get("type_map").map(Node::entries).unwrap_or_default() {
+        let Some(form) = node.choice(&[("string", "string")]) else { continue };
+        let declaration = key.to_lowercase();
+        let word = declaration.split(['(', ' ']).next().unwrap_or_default();
+        match key.matches('.').count() {
+            0 if !mysql::NAMES.contains(&word) => {
+                let meant = nearest(word, mysql::NAMES).map_or(String::new(), |name| format!("; did you mean {name}?"));
+                node.problem(format!("{key} is neither a type of the source (date, bigint unsigned) nor database.table.column{meant}"));
+            }
+            1 => node.problem(format!("{key} is not a whole name; write database.table.column")),
+            _ => drop(map.insert(key, form.to_owned())),
+        }
+    }
+    map
 }
 
 fn schemes(engine: SourceEngine) -> &'static [&'static str] {

@@ -209,6 +209,10 @@ fn a_file_that_is_half_written_says_where_and_what_is_missing() {
             ],
         ),
         (
+            "pipeline: x\ntopics: { prefix: a b, truncate: stop, local: { partitions: 2 } }\nsource: { engine: mysql, url: 'mysql://h/d', tables: [a] }\nsinks: {}\n",
+            vec!["shop.yaml: line 2: topics.prefix: \"a b\" is no name; use at most 40 letters, digits, _, - and ."],
+        ),
+        (
             "pipeline: x\nsource: mysql\nsinks: [a]\n",
             vec![
                 "shop.yaml: line 2: source: takes keys with values, not a value",
@@ -253,6 +257,23 @@ fn names_that_contradict_each_other_are_found() {
             "shop.yaml: line 11: sinks.warehouse.retry: has an initial pause that is longer than its max",
             "shop.yaml: line 12: sinks.warehouse.tls: has a certificate without its key; give both",
             "shop.yaml: line 13: sinks.warehouse.tables.shop.ordesr: shop.ordesr is not among source.tables; did you mean shop.orders?",
+        ]
+    );
+}
+
+#[test]
+fn columns_and_types_that_cannot_be_mapped_are_named() {
+    let text = LEAST.replace(
+        "sinks:",
+        "  type_map: { shop.orders.d: string, date: string, 'BIGINT unsigned': string, shop.orders.n: text, dat: string, orders.d: string }\nsinks:",
+    );
+    assert_eq!(
+        problems(&text),
+        [
+            "shop.yaml: line 6: source.type_map.dat: dat is neither a type of the source (date, bigint unsigned) nor \
+             database.table.column; did you mean date?",
+            "shop.yaml: line 6: source.type_map.orders.d: orders.d is not a whole name; write database.table.column",
+            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
         ]
     );
 }

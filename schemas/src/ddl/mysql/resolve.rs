@@ -58,6 +58,7 @@ pub(super) fn column(definition: &ColumnDefinition, table_collation: Option<&str
         identity: definition.identity,
         invisible: definition.invisible,
         comment: definition.comment.clone(),
+        as_text: false,
     })
 }
 

@@ -12,6 +12,9 @@ use crate::{
 ///
 /// The source type has values that no PostgreSQL type holds.
 pub fn declare(column: &Column) -> Result<Native, Unsupported> {
+    if column.as_text {
+        return Ok(Native::Text);
+    }
     match &column.native {
         AnyNative::MySql(native) => Ok(from_mysql(native)),
         AnyNative::Postgres(native) => from_postgres(native),

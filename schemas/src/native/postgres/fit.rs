@@ -129,6 +129,9 @@ pub fn fit(from: &Type, to: &Native) -> Fit {
 /// dates begin in the year 1 for PostgreSQL.
 pub fn fit_column(from: &Column, to: &Native) -> Fit {
     let plain = fit(&from.ty(), to);
+    if from.as_text {
+        return plain;
+    }
     let native = match &from.native {
         AnyNative::Postgres(native) if native == to => return Fit::Exact,
         AnyNative::Postgres(_) => return plain,

@@ -1,7 +1,7 @@
 //! One column's values: from the log's bytes to Avro.
 
 use schemas::{
-    native::mysql::Native,
+    native::mysql::{Native, zerofill_width},
     types::Repr,
     wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, put_long},
 };
@@ -165,19 +165,13 @@ impl Codec {
 }
 
 fn printed(native: &Native, repr: &Repr) -> Result<Codec, String> {
-    let refused = || Err(format!("{native} cannot be published as {repr:?}; take its entry out of source.type_map"));
+    let refused = || Err(format!("{native} cannot be published as text; take it out of source.type_map"));
     if *repr != Repr::String {
         return refused();
     }
     Ok(Codec::Printed(match native {
         Native::Integer { unsigned, zerofill, width, bits } => {
-            let width = width.unwrap_or(match bits {
-                8 => 3,
-                16 => 5,
-                24 => 8,
-                32 => 10,
-                _ => 20,
-            });
+            let width = width.unwrap_or_else(|| zerofill_width(*bits));
             Printed::Integer { unsigned: *unsigned, zerofill: zerofill.then_some(width) }
         }
         Native::Year => Printed::Integer { unsigned: true, zerofill: Some(4) },
@@ -186,6 +180,7 @@ fn printed(native: &Native, repr: &Repr) -> Result<Codec, String> {
         Native::Time { precision } => Printed::Time { precision: *precision },
         Native::DateTime { precision } => Printed::DateTime { precision: *precision },
         Native::Timestamp { precision } => Printed::Timestamp { precision: *precision },
+        Native::Uuid => return Ok(Codec::Uuid),
         Native::Float { .. }
         | Native::Double { .. }
         | Native::Bit { .. }
@@ -199,7 +194,6 @@ fn printed(native: &Native, repr: &Repr) -> Result<Codec, String> {
         | Native::Set { .. }
         | Native::Json
         | Native::Geometry { .. }
-        | Native::Uuid
         | Native::Inet4
         | Native::Inet6
         | Native::Vector { .. } => return refused(),

@@ -127,7 +127,7 @@ impl DateTime {
             Some(precision) => self.text(&mut text, precision),
         }
         Unfit::value(format!(
-            "'{}' is not a date; correct the row, or publish the column as text: source.type_map: {{ <database.table.column>: string }}",
+            "'{}' is not a date; publish the column as text (source.type_map: {{ <database.table.column>: string }}), or correct the row; then reload the table",
             String::from_utf8_lossy(&text)
         ))
     }

@@ -186,6 +186,7 @@ impl Work<'_> {
                 Clause::ChangeColumn { from, definition, position, .. } if same_name(from, &old.name) => {
                     column = resolve::column(definition, self.collation().as_deref(), self.context)?;
                     column.id = old.id;
+                    column.as_text = old.as_text;
                     self.stated.push((old.id, definition.on_update_now));
                     waits = position.as_ref().map(|_| at);
                 }
