@@ -4,11 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
-use schemas::{
-    event::{Progress, SourceState},
-    order::source::Source,
-    table::TableId,
-};
+use schemas::{event::{Progress, SourceState}, order::source::Source, table::TableId};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
