@@ -43,7 +43,7 @@ case ${1:-} in
     setsid $(foreign /usr/sbin/mysqld) "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
       --mysqlx=OFF --skip-name-resolve --performance-schema=OFF --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 \
       --innodb-use-native-aio=OFF --sync-binlog=0 --server-id=1 --log-bin=binlog --binlog-row-image=FULL --binlog-row-metadata=FULL \
-      --gtid-mode=ON --enforce-gtid-consistency=ON --log-error="$LOG" ${MYSQL_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
+      --gtid-mode=ON --enforce-gtid-consistency=ON --event-scheduler=OFF --log-error="$LOG" ${MYSQL_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
     echo $! > "$PID"
     wait_for 30 "$PID" "$LOG" client -e 'SELECT 1'
     [ -z "$first" ] || { users; touch "$HOME_DIR/ready"; }

@@ -123,7 +123,7 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
         // Addresses without the length of their network, which is all of them.
         "inet4" | "inet6" => (s, format!("regexp_replace({t}::text, '/(32|128)$', '')"), Form::Text),
         // As numbers: ZEROFILL and YEAR are ways to print.
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" => (format!("{s} + 0"), t, Form::Text),
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" | "year" => (format!("{s} + 0"), t, Form::Text),
         "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), t, Form::Duration),
         _ => (s, t, Form::Text),
     };

@@ -7,7 +7,7 @@ use std::{
 
 use runtime::{
     config::{Pipeline, Transport},
-    control::{self, Access, Reached, Refusal, Request},
+    control::{self, Access, ControlError, Reached, Refusal, Request},
     log::{Keep, Log, LogError, LogOptions},
 };
 use schemas::{event::SourceState, table::TableId, wire::names};
@@ -28,6 +28,8 @@ use crate::{
 
 /// How often a waiting command looks again.
 const LOOK: Duration = Duration::from_millis(25);
+/// How long a question is asked again where the processes that should answer it end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A pipeline's commands, over its log.
 pub struct Desk {
@@ -200,18 +202,44 @@ pub fn local(pipeline: &Pipeline) -> (std::path::PathBuf, LogOptions) {
     }
 }
 
-/// Has a command carried out by the process that runs, or here.
+/// Has a command carried out by the process that runs, or here. A question is asked again where the process ended over it: the
+/// answer is in the log. An order is not: what became of it is not known.
 pub async fn ask(pipeline: &Arc<Pipeline>, request: Request, write: bool) -> Result<Json, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match asked_once(pipeline, &request, write).await {
+            Err(Unanswered::Lost(_)) if !write && Instant::now() < deadline => tokio::time::sleep(LOOK).await,
+            Err(Unanswered::Lost(error)) => return Err(error.into()),
+            Err(Unanswered::Failed(failure)) => return Err(failure),
+            Ok(answer) => return Ok(answer),
+        }
+    }
+}
+
+/// Why a command has no answer.
+enum Unanswered {
+    /// The process that was asked ended, or the connection to it broke.
+    Lost(ControlError),
+    Failed(Failure),
+}
+
+async fn asked_once(pipeline: &Arc<Pipeline>, request: &Request, write: bool) -> Result<Json, Unanswered> {
+    let failed = |failure: Failure| Unanswered::Failed(failure);
     let (directory, options) = local(pipeline);
     // A command does not make the log of a pipeline that has never run.
     let access = if write && directory.exists() { Access::Write(options) } else { Access::Read };
     let log = match control::reach(&directory, access).await {
-        Ok(Reached::Process(mut client)) => return Ok(client.call(&request).await?),
+        Ok(Reached::Process(mut client)) => {
+            return client.call(request).await.map_err(|error| match error {
+                ControlError::Lost(_) => Unanswered::Lost(error),
+                ControlError::Refused(_) | ControlError::Log(_) => failed(error.into()),
+            });
+        }
         Ok(Reached::Log(log)) => Some(log),
         Err(LogError::Absent(_)) => None,
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(failed(error.into())),
     };
-    Ok(Desk::new(pipeline.clone(), log, None).handle(request).await?)
+    Desk::new(pipeline.clone(), log, None).handle(request.clone()).await.map_err(|refusal| failed(refusal.into()))
 }
 
 /// Waits, across processes that end and begin meanwhile.

@@ -98,7 +98,8 @@ fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &L
 
 fn first_row(name: &str, topics: &Topics, lane: &Lane, record: &[u8]) -> Option<FirstRow> {
     let (head, reader) = Head::read(record).ok()?;
-    let mut parts = topics.events.iter().rev().filter_map(|event| event.table(&lane.table));
+    // A version's rows have the shape of the event that introduced it; later events of the version tell of other shapes.
+    let mut parts = topics.events.iter().filter_map(|event| event.table(&lane.table));
     let part = parts.find(|part| part.value_schema == head.schema)?;
     let layout = Layout::new(&RowSchema::new(&part.table));
     let mut decoder = Decoder::new(name);

@@ -91,22 +91,27 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
 
 /// The end of the log: everything that is committed lies before it. The log can be read from here.
 pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
-    // On MariaDB the server reads its log file up to there: that takes long where the file is long.
-    end_by(config, server, conn, at_place).await
+    for _ in 0..20 {
+        let known = bound(config, server, conn).await?;
+        if !server.mariadb {
+            return Ok(known);
+        }
+        // On MariaDB the server reads its log file up to there: that takes long where the file is long.
+        if let Some(domains) = read_domains(config, conn, at_place(&known.file, known.offset)).await? {
+            return Ok(Position { gtids: Gtids::MariaDb(domains), ..known });
+        }
+        // It cannot look past an event longer than max_allowed_packet. The GTIDs of the end hold for it where it has not moved.
+        let again = bound(config, server, conn).await?;
+        if (&again.file, again.offset) == (&known.file, known.offset) {
+            return Ok(known);
+        }
+    }
+    Err(CaptureError::Transient(format!("{}: the end of the log moves on faster than it can be read", config.server())))
 }
 
 /// A place before which everything lies that is committed or visible now. Only for comparing: on MariaDB its GTIDs may name a group
 /// that is being written behind its offset.
 pub async fn bound(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
-    end_by(config, server, conn, |_, _| "SELECT @@GLOBAL.gtid_binlog_pos".to_owned()).await
-}
-
-async fn end_by(
-    config: &Config,
-    server: &Server,
-    conn: &mut Conn,
-    mariadb: impl Fn(&str, u64) -> String + Send,
-) -> Result<Position, CaptureError> {
     let fail = |error| failed(config, "reading the end of the log", &error);
     let sql = if !server.mariadb && server.version >= 80_200 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
     let row: Option<Row> = conn.query_first(sql).await.map_err(fail)?;
@@ -114,7 +119,8 @@ async fn end_by(
     let (file, offset) = place
         .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
     let gtids = if server.mariadb {
-        Gtids::MariaDb(read_domains(config, conn, mariadb(&file, offset), &format!("{file}:{offset}")).await?)
+        let written = read_domains(config, conn, "SELECT @@GLOBAL.gtid_binlog_pos".to_owned()).await?;
+        Gtids::MariaDb(written.unwrap_or_default())
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;
         Gtids::MySql(parse(config, &set.unwrap_or_default())?)
@@ -124,22 +130,20 @@ async fn end_by(
     Ok(Position { gtids, server: server.identity.clone(), file, offset })
 }
 
-/// What MariaDB had committed at a place of its log. Empty where there was nothing yet; a place that the server does not find (its file
-/// was removed meanwhile) is no empty one.
-pub async fn domains(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Domains, CaptureError> {
-    read_domains(config, conn, at_place(file, offset), &format!("{file}:{offset}")).await
+/// What MariaDB had committed at a place of its log; empty where there was nothing yet. None where it does not say: its file was removed
+/// meanwhile, or an event before it is longer than max_allowed_packet.
+pub async fn domains(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Option<Domains>, CaptureError> {
+    read_domains(config, conn, at_place(file, offset)).await
 }
 
 fn at_place(file: &str, offset: u64) -> String {
     format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))
 }
 
-async fn read_domains(config: &Config, conn: &mut Conn, sql: String, place: &str) -> Result<Domains, CaptureError> {
-    let text: Option<Option<String>> = conn.query_first(sql).await.map_err(|error| failed(config, "reading the place in the log", &error))?;
-    match text.flatten() {
-        Some(text) => parse(config, &text),
-        None => Err(CaptureError::Transient(format!("{}: the server does not know the place {place} of its log", config.server()))),
-    }
+async fn read_domains(config: &Config, conn: &mut Conn, sql: String) -> Result<Option<Domains>, CaptureError> {
+    let text: Option<Option<String>> =
+        conn.query_first(sql).await.map_err(|error| failed(config, "reading the place in the log", &error))?;
+    text.flatten().map(|text| parse(config, &text)).transpose()
 }
 
 /// GTIDs from the server's text.

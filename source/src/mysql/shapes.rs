@@ -214,7 +214,7 @@ impl Shapes {
                 if let Some(shape) = effect.shape.clone().or(last)
                     && !effect.changes.is_empty()
                 {
-                    touched.push(StatementTable { id: effect.id.clone(), shape, changes: effect.changes });
+                    touched.push(StatementTable { id: effect.id.clone(), shape, changes: replaced(effect.changes) });
                 }
             }
             self.move_on(effect.id, effect.shape, effect.renamed_to);
@@ -303,6 +303,14 @@ impl Shapes {
     }
 }
 
+/// A captured table that is created took the place of the one whose rows were followed: its rows have another shape.
+fn replaced(changes: Vec<SchemaChange>) -> Vec<SchemaChange> {
+    match changes.as_slice() {
+        [SchemaChange::CreateTable] => vec![SchemaChange::DropTable, SchemaChange::CreateTable],
+        _ => changes,
+    }
+}
+
 /// Whether a change puts a column between or before others that were there.
 pub fn moves_columns(before: &Table, after: &Table, changes: &[SchemaChange]) -> bool {
     let moved = changes.iter().any(|change| matches!(change, SchemaChange::ReorderColumn { .. }));
@@ -313,4 +321,33 @@ pub fn moves_columns(before: &Table, after: &Table, changes: &[SchemaChange]) ->
 
 pub fn names(tables: &[TableId]) -> String {
     tables.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        Context { default_database: "shop".into(), ..Context::new(true, 101_119) }
+    }
+
+    fn table(text: &str) -> Table {
+        ddl::table_from_create(text, &context()).unwrap()
+    }
+
+    #[test]
+    fn a_captured_table_that_is_created_again_is_another_table_with_its_own_shape() {
+        let mut shapes = Shapes::new(true);
+        shapes.capture(vec![table("CREATE TABLE crate (id INT PRIMARY KEY, label VARCHAR(20))")]);
+        let session = Session { server: 1, thread: 1 };
+        let changes = |verdict| match verdict {
+            Verdict::Tables(tables) => tables.into_iter().map(|t| (t.shape, t.changes)).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        let dropped = changes(shapes.statement(b"DROP TABLE spare, crate", &context(), session));
+        assert_eq!(dropped[0].1, [SchemaChange::DropTable]);
+        let text = "CREATE TABLE crate (id INT PRIMARY KEY, label INT)";
+        let made = changes(shapes.statement(text.as_bytes(), &context(), session));
+        assert_eq!(made, [(table(text), vec![SchemaChange::DropTable, SchemaChange::CreateTable])]);
+    }
 }

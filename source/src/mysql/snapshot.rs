@@ -169,10 +169,10 @@ impl Reader {
         Ok((file, offset))
     }
 
-    /// The same place, with MariaDB's GTIDs.
+    /// The same place, with MariaDB's GTIDs where it says them; file and offset alone say it on this server.
     async fn with_gtids(&mut self, place: Position) -> Result<Position, CaptureError> {
         let domains = catalog::domains(&self.config, &mut self.conn, &place.file, place.offset).await?;
-        Ok(Position { gtids: Gtids::MariaDb(domains), ..place })
+        Ok(Position { gtids: domains.map_or(Gtids::None, Gtids::MariaDb), ..place })
     }
 
     /// Pins the table's shape in the open transaction and compares it.

@@ -49,6 +49,17 @@ async fn a_changed_key_is_a_delete_and_a_create() {
 }
 
 #[tokio::test]
+async fn a_unique_index_without_nulls_is_the_key_that_the_log_tells_too() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "unique").await else { return };
+        world.run("CREATE TABLE t (a INT, b INT NOT NULL, c INT NOT NULL, p VARCHAR(9) NOT NULL, UNIQUE ua (a), UNIQUE up (p(2)), UNIQUE uc (c, b))").await;
+        let heard = told(&mut world, &["t"], &["INSERT INTO t VALUES (NULL, 1, 2, 'x')", "UPDATE t SET a = 5 WHERE b = 1"]).await;
+        assert_eq!(ops(&heard.rows), [Op::Create, Op::Update]);
+        assert_eq!(heard.rows[1].key, [4, 2]);
+    }
+}
+
+#[tokio::test]
 async fn shapes_move_on_with_the_statements_and_end_as_the_catalog_has_them() {
     for flavour in BOTH {
         let Some(mut world) = World::new(flavour, "ddl").await else { return };

@@ -35,7 +35,7 @@ impl Referee<'_> {
             self.column(found, column).map_err(|problem| format!("column `{}`: {problem}", column.name))?;
         }
         match &map.primary {
-            Some(primary) => judge_primary(primary, table),
+            Some(primary) => judge_key(primary, table),
             None => Ok(()),
         }
     }
@@ -88,15 +88,15 @@ impl Referee<'_> {
     }
 }
 
-fn judge_primary(found: &[(usize, u64)], table: &Table) -> Result<(), String> {
+/// Without a primary key both servers log the first unique index over columns that are all NOT NULL: what [`Table::row_key`] takes.
+fn judge_key(found: &[(usize, u64)], table: &Table) -> Result<(), String> {
     let name = |i: usize| table.columns.get(i).map_or("?", |c| c.name.as_str());
     let found: Vec<&str> = found.iter().map(|(i, _)| name(*i)).collect();
-    let expected: Vec<&str> =
-        table.primary.iter().flat_map(|key| &key.columns).filter_map(|id| table.by_id(*id)).map(|c| c.name.as_str()).collect();
+    let expected: Vec<&str> = table.key_columns().into_iter().map(|c| c.name.as_str()).collect();
     if found == expected {
         Ok(())
     } else {
-        Err(format!("the log has the primary key ({}), ({}) was expected", found.join(", "), expected.join(", ")))
+        Err(format!("the log has the row key ({}), ({}) was expected", found.join(", "), expected.join(", ")))
     }
 }
 
@@ -156,5 +156,23 @@ fn unsigned(native: &MySql) -> Option<bool> {
         | MySql::Inet4
         | MySql::Inet6
         | MySql::Vector { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::ddl::mysql::{Context, table_from_create};
+
+    use super::*;
+
+    #[test]
+    fn the_logs_key_is_the_primary_key_or_the_first_unique_index_without_nulls() {
+        let context = Context { default_database: "shop".into(), ..Context::new(true, 101_119) };
+        let table = |text| table_from_create(text, &context).unwrap();
+        let unique = table("CREATE TABLE t (a INT, b INT NOT NULL, c INT NOT NULL, UNIQUE ua (a), UNIQUE uc (c, b))");
+        assert_eq!(judge_key(&[(2, 0), (1, 0)], &unique), Ok(()));
+        assert_eq!(judge_key(&[(0, 0)], &unique), Err("the log has the row key (a), (c, b) was expected".into()));
+        let both = table("CREATE TABLE t (a INT NOT NULL, b INT PRIMARY KEY, UNIQUE ua (a))");
+        assert_eq!(judge_key(&[(1, 0)], &both), Ok(()));
     }
 }
