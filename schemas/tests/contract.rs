@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use apache_avro::{Schema, reader::datum::GenericDatumReader, types::Value as Avro, writer::datum::GenericDatumWriter};
 use schemas::{
     change::{Fill, SchemaChange},
-    event::{ChunkProgress, CopyProgress, EventKind, Progress, SchemaEvent, SkippedStatement, SourceState, TableEvent, TableProgress},
+    event::{ChunkProgress, CopyProgress, RereadProgress, EventKind, Progress, SchemaEvent, SkippedStatement, SourceState, TableEvent, TableProgress},
     matrix::mysql_examples,
     native::{Native, mysql},
     table::{Column, Table, TableId},
@@ -331,16 +331,26 @@ fn a_plain_reader_reads_a_schema_version_event_and_so_do_we() {
 
 #[test]
 fn a_plain_reader_reads_progress_and_so_do_we() {
-    let chunk = ChunkProgress { above: None, up_to: Some(vec!["7".into()]), read_at: "b:4".into() };
+    let chunk = ChunkProgress { above: None, up_to: Some(vec!["7".into()]), read_at: Some("b:4".to_owned()) };
     let copy = CopyProgress {
+        for_sink: Some("warehouse".into()),
+        view: false,
         chunks: vec![chunk],
         planned_to: Some(vec!["9".into()]),
         all_planned: false,
-        reread: vec![vec!["3".into()]],
+        reread: vec![RereadProgress { key: vec!["3".into()], read_at: None }],
         rows_done: 5,
         rows_estimated: 100,
     };
-    let table = TableProgress { id: TableId::new("shop", "every-type"), version: 2, topic: TOPIC.into(), lanes: 4, copy: Some(copy) };
+    let table = TableProgress {
+        id: TableId::new("shop", "every-type"),
+        version: 2,
+        topic: TOPIC.into(),
+        lanes: 4,
+        retired: false,
+        copy: Some(copy),
+        begin: None,
+    };
     let written = Progress {
         pipeline_id: "6ccd780c".into(),
         position: "b:4".into(),

@@ -87,12 +87,12 @@ async fn readyz(State(admin): State<Admin>) -> Response {
             Liveness::Running => ("running", ""),
             Liveness::Paused => ("paused", ""),
             Liveness::Retrying(reason) => ("retrying", reason.as_str()),
-            Liveness::Stopped(message) => ("stopped", message.as_str()),
+            Liveness::Stopped(message) | Liveness::Ended(message) => ("stopped", message.as_str()),
             Liveness::Down => ("down", ""),
         };
         ready &= match state {
             Liveness::Running | Liveness::Paused | Liveness::Retrying(_) => true,
-            Liveness::Stopped(_) | Liveness::Down => false,
+            Liveness::Stopped(_) | Liveness::Ended(_) | Liveness::Down => false,
         };
         text.push_str(&format!("{name}: {word} {message}").trim_end().replace('\n', " "));
         text.push('\n');

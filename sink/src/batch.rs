@@ -3,6 +3,8 @@
 //! Not "the last one wins": an update may lack columns, which then come from what the batch already knows of the row, or
 //! from the target. Events of one key share a lane, so they arrive in their order.
 
+mod key;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
@@ -12,6 +14,7 @@ use runtime::config::Keyless;
 use schemas::wire::{WireError, envelope::Op};
 use thiserror::Error;
 
+use self::key::KeyHash;
 use crate::{
     row::{Layout, RowEvent},
     target::{Effect, TableBatch, TableVersion},
@@ -40,7 +43,7 @@ pub struct Fold<'r> {
     version: Arc<TableVersion>,
     layout: Arc<Layout>,
     keyless: Keyless,
-    index: HashMap<&'r [u8], usize>,
+    index: HashMap<&'r [u8], usize, KeyHash>,
     slots: Vec<Slot<'r>>,
     /// Keyless effects, in their order.
     plain: Vec<Plain<'r>>,
@@ -83,7 +86,7 @@ enum Plain<'r> {
 
 impl<'r> Fold<'r> {
     pub fn new(version: Arc<TableVersion>, layout: Arc<Layout>, keyless: Keyless) -> Self {
-        Self { version, layout, keyless, index: HashMap::new(), slots: Vec::new(), plain: Vec::new(), only_reads: true }
+        Self { version, layout, keyless, index: HashMap::default(), slots: Vec::new(), plain: Vec::new(), only_reads: true }
     }
 
     pub fn version(&self) -> &Arc<TableVersion> {

@@ -156,11 +156,13 @@ impl Decoder {
             self.tail.clear();
             self.tail.extend_from_slice(reader.rest());
             let tail = Tail::read(&mut reader)?;
+            let mine = tail.source.for_sink.is_none_or(|name| name == self.sink);
             self.facts = Some(Facts {
                 op: tail.op,
                 version: tail.source.schema_version,
-                copying: tail.source.copying,
-                addressed: tail.source.for_sink.is_none_or(|name| name == self.sink),
+                // A copy for another sink is none here: the row that an update needs must be there.
+                copying: tail.source.copying && mine,
+                addressed: mine || !tail.source.snapshot,
                 absent_before: layout.indexes(&tail.absent_before)?,
                 absent_after: layout.indexes(&tail.absent_after)?,
                 ts_ms: tail.source.ts_ms,
@@ -214,8 +216,7 @@ mod tests {
     #[test]
     fn images_and_facts_are_found() {
         let layout = Layout::new(&RowSchema::new(&table()));
-        let mut source = Vec::new();
-        let facts = Source {
+        let facts = |snapshot| Source {
             engine: "mysql",
             database: Some("shop"),
             schema: None,
@@ -224,34 +225,32 @@ mod tests {
             transaction: None,
             ts_ms: 5,
             schema_version: 3,
-            snapshot: false,
+            snapshot,
             copying: true,
             for_sink: Some("other"),
         };
-        put_source(&mut source, &facts);
         let (before, after) = (row(1, Some("x"), None), row(1, None, Some("y")));
-        let mut record = Vec::new();
-        put_head(&mut record, 9, 2, 77);
-        for image in [&before, &after] {
-            put_image(&mut record, true);
-            record.extend_from_slice(image);
-        }
-        put_tail(&mut record, Op::Update, &source, &[], &["b"], 6);
-        let (head, reader) = Head::read(&record).unwrap();
-        assert_eq!((head.schema, head.epoch, head.seq), (9, 2, 77));
+        let record = |snapshot| {
+            let (mut source, mut record) = (Vec::new(), Vec::new());
+            put_source(&mut source, &facts(snapshot));
+            put_head(&mut record, 9, 2, 77);
+            for image in [&before, &after] {
+                put_image(&mut record, true);
+                record.extend_from_slice(image);
+            }
+            put_tail(&mut record, Op::Update, &source, &[], &["b"], 6);
+            record
+        };
         let mut decoder = Decoder::new("warehouse");
-        for _ in 0..2 {
+        // A copy for another sink: its rows are not for this one, those of the stream are, and find their row here.
+        for (snapshot, addressed) in [(false, true), (false, true), (true, false)] {
+            let record = record(snapshot);
+            let (head, reader) = Head::read(&record).unwrap();
+            assert_eq!((head.schema, head.epoch, head.seq), (9, 2, 77));
             let event = decoder.read(&layout, reader.clone()).unwrap();
             assert_eq!((event.before, event.after), (Some(&before[..]), Some(&after[..])));
-            let expected = Facts {
-                op: Op::Update,
-                version: 3,
-                copying: true,
-                addressed: false,
-                absent_before: vec![],
-                absent_after: vec![2],
-                ts_ms: 5,
-            };
+            let expected =
+                Facts { op: Op::Update, version: 3, copying: false, addressed, absent_before: vec![], absent_after: vec![2], ts_ms: 5 };
             assert_eq!(*event.facts, expected);
         }
     }

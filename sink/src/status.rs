@@ -24,6 +24,8 @@ pub enum Liveness {
     Paused,
     /// A person must act, or the configuration is refused.
     Stopped(String),
+    /// It ended by itself at something that only a person mends, and that no ledger shows; the process goes on for the others.
+    Ended(String),
     /// No process.
     Down,
 }
@@ -117,7 +119,7 @@ pub fn status(snapshot: &Snapshot<'_>) -> Json {
 fn source_status(snapshot: &Snapshot<'_>) -> Json {
     let durable = snapshot.progress.map(|p| (p.state, p.message.as_str()));
     let (state, message) = match (&snapshot.source, durable) {
-        (Liveness::Stopped(message), _) => ("stopped", message.as_str()),
+        (Liveness::Stopped(message) | Liveness::Ended(message), _) => ("stopped", message.as_str()),
         (_, Some((SourceState::Stopped, message))) => ("stopped", message),
         (Liveness::Down, _) => ("down", "no source process runs"),
         (Liveness::Retrying(reason), _) => ("retrying", reason.as_str()),
@@ -173,7 +175,7 @@ fn sink_state(sink: &SinkSnapshot) -> (&'static str, String) {
     let stop = sink.ledger.as_ref().and_then(|ledger| stop_message(ledger, &sink.journal));
     match (&sink.process, stop) {
         (_, Some(message)) => ("stopped", message),
-        (Liveness::Stopped(message), None) => ("stopped", message.clone()),
+        (Liveness::Stopped(message) | Liveness::Ended(message), None) => ("stopped", message.clone()),
         (Liveness::Down, None) => ("down", sink.unreachable.clone().unwrap_or_else(|| "no process of this sink runs".into())),
         (Liveness::Retrying(reason), None) => ("retrying", reason.clone()),
         (Liveness::Paused, None) => ("paused", String::new()),

@@ -122,10 +122,14 @@ impl<T: Target, C: Consumer> Worker<T, C> {
                 break;
             }
             match self.gather(*pick, cell, view, &mut folds)? {
-                End::Fetched { more: further } => more |= further,
-                End::Limit => more = true,
-                End::Waits => self.lanes[*pick].parked = Some(view.number),
-                end @ (End::OtherVersion { .. } | End::Refused { .. }) => refused = refused.or(Some((*pick, end))),
+                // Nothing is left to be searched: the other lanes of this worker come again at once.
+                End::Fetched { more: false } => more |= self.lanes[*pick].limit.take().is_some(),
+                End::Fetched { more: true } | End::Limit => more = true,
+                End::Waits => {
+                    self.lanes[*pick].parked = Some(view.number);
+                    more |= self.lanes[*pick].limit.is_some();
+                }
+                end @ (End::OtherVersion { .. } | End::Refused { .. } | End::Lost { .. }) => refused = refused.or(Some((*pick, end))),
             }
         }
         self.turn = self.turn.wrapping_add(1);
@@ -210,6 +214,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
                 tracing::warn!(sink = %self.sink.name, table = %lane.lane.table, %message, "waits for the table's reload");
                 return Ok(End::Waits);
             }
+            Err(SinkError::Stop { message }) => return Ok(End::Lost { message }),
             Err(error) => return Err(error),
         };
         let block = cell.get_or_init(|| fetched);
@@ -294,17 +299,13 @@ impl<T: Target, C: Consumer> Worker<T, C> {
     /// The next row of this lane cannot join a batch, and everything before it is durable.
     async fn refuse(&mut self, pick: usize, end: End, view: &View) -> Result<(), SinkError> {
         let (epoch, message, action) = match end {
-            End::OtherVersion { epoch, version } => {
-                let lane = &mut self.lanes[pick];
-                let seen = Some((view.number, lane.next()));
-                if lane.other_version != seen {
-                    // A reload may have moved the lane since this reader looked.
-                    lane.other_version = seen;
-                    self.shared.wake();
-                    return self.reread().await;
-                }
-                (epoch, other_version(lane, version, view), RowAction::Stop)
+            End::OtherVersion { .. } | End::Lost { .. } if self.lanes[pick].first_time(view.number) => {
+                // A reload may have moved the lane since this reader looked.
+                self.shared.wake();
+                return self.reread().await;
             }
+            End::OtherVersion { epoch, version } => (epoch, other_version(&self.lanes[pick], version, view), RowAction::Stop),
+            End::Lost { message } => return Err(SinkError::Stop { message }),
             End::Refused { epoch, error } => {
                 let action = match error {
                     FoldError::Incomplete => RowAction::Hold,

@@ -10,17 +10,18 @@ use fake::{
     source::{Source, orders, sort},
 };
 use runtime::{
-    config::{BadValue, OnStop, Sink},
+    config::{BadValue, Keyless, OnStop, Sink},
     shutdown::{Shutdown, ShutdownHandle},
 };
 use schemas::{
     change::Kind,
+    event::EventKind,
     order::ledger::{Hold, Lane, Outcome},
     policy::Action,
     value::Value,
 };
 use sink::{
-    consumer::local::LocalConsumer,
+    consumer::{Consumer, local::LocalConsumer},
     error::SinkError,
     process::{Ended, SinkProcess},
     shared::Shared,
@@ -49,6 +50,10 @@ struct Running {
 
 fn start(source: &Source, target: &FakeTarget, sink: Sink) -> Running {
     let consumer = LocalConsumer::new(source.log.clone(), "shop", &sink.name).unwrap();
+    start_from(consumer, target, sink)
+}
+
+fn start_from(consumer: impl Consumer, target: &FakeTarget, sink: Sink) -> Running {
     let process = SinkProcess::new(sink, target.clone(), consumer);
     let (stop, stopped) = Shutdown::new();
     let shared = process.shared();
@@ -340,6 +345,113 @@ async fn bad_value_hold_holds_that_table_alone() {
     running.end().await.unwrap();
 }
 
+/// The search for a bad row takes one lane at a time: lanes where nothing is left to search must not keep the others waiting.
+#[tokio::test]
+async fn behind_a_bad_row_the_other_lanes_of_the_worker_go_on() {
+    let mut source = Source::new(&directory("search"), 4);
+    source.initial(vec![orders("orders"), orders("lines")]);
+    let target = FakeTarget::default();
+    let mut sink = config(1);
+    sink.defaults.bad_value = BadValue::Hold;
+    for id in 0..20 {
+        source.put("orders", id, &[("note", note(if id == 11 { "BAD" } else { "good" }))]);
+    }
+    let running = start(&source, &target, sink);
+    let id = source.id("orders");
+    until("the hold", &target, |t| t.store().ledger.held.contains_key(&id)).await;
+    // Most lanes of the table stay empty behind the reload.
+    source.tables.get_mut("orders").unwrap().rows.clear();
+    source.reload(&["orders"]);
+    until("the reload", &target, |t| t.store().ledger.decided == source.epoch).await;
+    for id in 0..20 {
+        source.put("lines", id, &[("note", note("good"))]);
+    }
+    until("the other table", &target, |t| caught_up(&source, t)).await;
+    assert_same(&source, &target, "lines");
+    assert_same(&source, &target, "orders");
+    running.end().await.unwrap();
+}
+
+/// A local log whose oldest rows are gone.
+#[derive(Clone)]
+struct Cut {
+    inner: LocalConsumer,
+    below: u64,
+}
+
+impl Consumer for Cut {
+    type Block = <LocalConsumer as Consumer>::Block;
+
+    fn fetch(&self, topic: &str, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
+        if from < self.below {
+            return Err(SinkError::Stop { message: format!("topic {topic}: rows before {} are gone", self.below) });
+        }
+        self.inner.fetch(topic, lane, from, max_bytes)
+    }
+
+    async fn events(&self, from: u64) -> Result<(Vec<schemas::event::SchemaEvent>, u64), SinkError> {
+        self.inner.events(from).await
+    }
+
+    async fn progress(&self) -> Result<Option<schemas::event::Progress>, SinkError> {
+        self.inner.progress().await
+    }
+
+    async fn ends(&self, topic: &str) -> Result<Vec<u64>, SinkError> {
+        self.inner.ends(topic).await
+    }
+
+    fn changed(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.inner.changed()
+    }
+
+    fn applied(&self, topic: &str, lane: u32, position: u64) -> Result<(), SinkError> {
+        self.inner.applied(topic, lane, position)
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_gone_stop_a_new_sink_and_a_reload_leads_out_without_a_restart() {
+    let mut source = Source::new(&directory("gone"), 1);
+    source.initial(vec![orders("orders")]);
+    for id in 0..5 {
+        source.put("orders", id, &[]);
+    }
+    let target = FakeTarget::default();
+    let consumer = Cut { inner: LocalConsumer::new(source.log.clone(), "shop", "warehouse").unwrap(), below: 5 };
+    let error = start_from(consumer.clone(), &target, config(1)).ended().await.unwrap_err();
+    assert!(matches!(&error, SinkError::Stop { message } if message.contains("rows before 5 are gone")), "{error:?}");
+    source.reload(&["orders"]);
+    let running = start_from(consumer, &target, config(1));
+    until("the reload", &target, |t| caught_up(&source, t)).await;
+    assert_same(&source, &target, "orders");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reload_that_the_configuration_does_not_allow_stops_and_the_next_one_leads_out() {
+    let mut source = Source::new(&directory("disallowed"), 1);
+    source.initial(vec![orders("orders")]);
+    let target = FakeTarget::default();
+    let mut sink = config(1);
+    sink.defaults.keyless = Keyless::Refuse;
+    source.put("orders", 1, &[("n", n(1))]);
+    let keyed = source.tables["orders"].table.clone();
+    source.tables.get_mut("orders").unwrap().table.primary = None;
+    source.begin(EventKind::Reload, vec![source.tables["orders"].table.clone()], None);
+    let Ended::Stopped { message } = start(&source, &target, sink.clone()).ended().await.unwrap() else { panic!("no stop") };
+    for part in ["shop.orders has no row key", "keyless", "reload the table", "epoch 2"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    source.tables.get_mut("orders").unwrap().table = keyed;
+    source.reload(&["orders"]);
+    let running = start(&source, &target, sink);
+    until("the next reload", &target, |t| caught_up(&source, t)).await;
+    assert_same(&source, &target, "orders");
+    assert_eq!(fake::outcome(&target, 2, &source.id("orders")), Some(Outcome::Superseded));
+    running.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_update_without_all_columns_whose_row_is_missing_holds() {
     use schemas::wire::envelope::Op;
@@ -383,7 +495,7 @@ async fn a_retired_table_stays_as_it_is_and_comes_back_by_a_reload() {
 
 #[tokio::test]
 async fn a_reload_for_another_sink_only_moves_the_position() {
-    use schemas::{event::EventKind, wire::envelope::Op};
+    use schemas::wire::envelope::Op;
     let mut source = Source::new(&directory("other"), 2);
     source.initial(vec![orders("orders")]);
     let target = FakeTarget::default();

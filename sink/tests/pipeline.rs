@@ -176,7 +176,7 @@ async fn holds_and_stops_are_durable_and_reloads_lead_out() {
     let consumer = LocalConsumer::reader(source.log.clone(), "shop", "warehouse");
     let topics = gather::Topics::read(&consumer).await.unwrap();
     assert_eq!(topics.progress, Some(progress));
-    let sink = gather::sink(&database.config.name, &database.target, &consumer, &topics, Liveness::Down).await;
+    let sink = gather::sink(&database.config.name, &database.target, &mut None, &consumer, &topics, Liveness::Down).await;
     let name = database.config.name.clone();
     let snapshot = Snapshot {
         pipeline: "shop",

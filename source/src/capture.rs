@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use metrics::{counter, gauge};
 use runtime::config::OnStop;
-use schemas::event::SourceState;
+use schemas::event::{Offset, SourceState};
 use tokio::sync::watch;
 
 pub use self::{
@@ -61,6 +61,8 @@ pub async fn run<E: Engine, P: Publisher>(
 ) -> Result<Ended, CaptureError> {
     refuse_what_is_not_built(settings)?;
     let mut pause = settings.retry.initial;
+    // The newest command that has led to another try.
+    let mut tried = None;
     loop {
         reporter.state(State::Starting, "");
         let before = reporter.reached();
@@ -89,7 +91,7 @@ pub async fn run<E: Engine, P: Publisher>(
             }
             Err(CaptureError::Stop { message }) => {
                 reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message).await? {
+                if let Some(ended) = stopped(&mut tools, message, &mut tried).await? {
                     return Ok(ended);
                 }
             }
@@ -117,8 +119,12 @@ async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result
     session.run().await
 }
 
-/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command.
-async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: String) -> Result<Option<Ended>, CaptureError> {
+/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command that has not been tried.
+async fn stopped<E: Engine, P: Publisher>(
+    tools: &mut Tools<'_, E, P>,
+    message: String,
+    tried: &mut Option<Offset>,
+) -> Result<Option<Ended>, CaptureError> {
     tracing::error!(reason = message, "the source stands");
     let Some(mut progress) = tools.publisher.start().await? else { return Ok(Some(Ended::Stopped { message })) };
     progress.state = SourceState::Stopped;
@@ -133,7 +139,9 @@ async fn stopped<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, message: 
             if wait(tools.settings.poll, &mut tools.shutdown).await {
                 return Ok(Some(Ended::Shutdown));
             }
-            if !tools.publisher.commands(progress.command).await?.is_empty() {
+            let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
+            if newest > *tried {
+                *tried = newest;
                 return Ok(None);
             }
         },

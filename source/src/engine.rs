@@ -169,7 +169,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The shapes of these tables and a position at which they hold: no DDL of them can stand between the two.
     fn pinned(&mut self, tables: &[TableId]) -> impl Future<Output = Result<(Self::Position, Vec<Table>), CaptureError>> + Send;
 
-    /// The end of the log now.
+    /// The end of the log now, to be compared with: everything committed lies before it.
     fn end(&mut self) -> impl Future<Output = Result<(Self::Position, i64), CaptureError>> + Send;
 
     /// Opens the stream at a position, with the shapes that hold there.

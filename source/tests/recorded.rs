@@ -57,6 +57,11 @@ fn events(file: &[u8]) -> Vec<Event> {
 }
 
 fn groups(mariadb: bool) -> Groups {
+    let from = if mariadb { "mariadb gtid= server=1 file=binlog.000006:4" } else { "mysql gtid= server=1 file=binlog.000005:4" };
+    groups_from(mariadb, from)
+}
+
+fn groups_from(mariadb: bool, from: &str) -> Groups {
     let mut collations = Collations::default();
     for (id, name, charset) in [
         (8, "latin1_swedish_ci", "latin1"),
@@ -80,7 +85,6 @@ fn groups(mariadb: bool) -> Groups {
         charsets: Charsets::default(),
         context,
     };
-    let from = if mariadb { "mariadb gtid= server=1 file=binlog.000006:4" } else { "mysql gtid= server=1 file=binlog.000005:4" };
     Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new(), Mapping::default())
 }
 
@@ -194,5 +198,94 @@ fn a_group_without_an_end_stops() {
         some.remove(end);
         let error = feed(mariadb, &some).unwrap_err().to_string();
         assert!(error.contains("a group of the log does not end before the next begins"), "{error}");
+    }
+}
+
+fn without_end(file: &[u8]) -> (Vec<Event>, usize) {
+    let mut some = events(file);
+    let end = some.iter().position(|event| event.kind == 16).unwrap();
+    some.remove(end);
+    (some, end)
+}
+
+/// The server died while it wrote a group: the next file begins, and the group was taken back.
+#[test]
+fn a_group_that_ends_with_its_file_was_taken_back() {
+    for (mariadb, file) in [(true, MARIADB), (false, MYSQL)] {
+        let (mut some, end) = without_end(file);
+        let head = some[0].clone();
+        assert_eq!((head.kind, head.log_pos == 0), (15, false));
+        // The head that is sent before the middle of a file says nothing.
+        some.insert(end, Event { log_pos: 0, ..head.clone() });
+        assert!(feed(mariadb, &some).is_err());
+        some[end] = head;
+        let told = feed(mariadb, &some).unwrap();
+        let ops: Vec<(Op, u8)> = told.rows.0.iter().map(|(op, key, _)| (*op, key[0] / 2)).collect();
+        assert_eq!(ops, [(Op::Create, 3), (Op::Delete, 2)]);
+    }
+}
+
+/// The head of a new file lies behind a reader on a quiet server too.
+#[test]
+fn a_heartbeat_moves_the_place_behind_what_has_no_content() {
+    let mut groups = groups_from(false, "binlog server=1 file=binlog.000005:4");
+    let head: Vec<Event> = events(MYSQL).into_iter().take_while(|event| event.kind != 33).collect();
+    let end = head.last().unwrap().log_pos;
+    assert!(end > 4);
+    for event in &head {
+        groups.event(event.clone(), 0).unwrap();
+    }
+    assert!(groups.pop().is_none());
+    groups.event(Event { kind: 27, body: Vec::new(), log_pos: end, ..head[0].clone() }, 77).unwrap();
+    match groups.pop() {
+        Some(Entry::Idle { position, ts_ms: 77 }) => assert_eq!(position.to_string(), format!("binlog server=1 file=binlog.000005:{end}")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_accepted_statement_is_passed_and_the_next_rows_must_agree() {
+    for (mariadb, file) in [(true, MARIADB), (false, MYSQL)] {
+        let mut some = events(file);
+        let is_alter = |event: &Event| event.kind == 2 && event.body.windows(5).any(|w| w == b"ALTER");
+        let alter = some.iter().position(is_alter).unwrap();
+        let at = some[alter].body.windows(4).position(|w| w == b"ADD ").unwrap();
+        some[alter].body[at..at + 3].copy_from_slice(b"ODD");
+        let id = TableId::new("recorded", "t");
+        let mut groups = groups(mariadb);
+        for event in &some[..=alter] {
+            groups.event(event.clone(), 0).unwrap();
+            if let Some(known) = groups.shapes.shape(&id).cloned().filter(|_| !groups.shapes.follows(&id)) {
+                groups.shapes.capture(vec![known]);
+            }
+        }
+        let stands = |groups: &mut Groups| {
+            let mut last = None;
+            while let Some(entry) = groups.pop() {
+                last = Some(entry);
+            }
+            match last {
+                Some(Entry::Stand { tables, .. }) => Ok(tables),
+                other => Err(other.map(|entry| matches!(entry, Entry::Idle { .. }))),
+            }
+        };
+        assert_eq!(stands(&mut groups).unwrap(), std::slice::from_ref(&id));
+        // As `accept` does: skipped up to where the stream stands.
+        let (shape, here) = (groups.shapes.shape(&id).cloned().unwrap(), groups.position().clone());
+        groups.skip(shape, here.clone());
+        assert!(groups.shapes.follows(&id), "rows are not passed over");
+        let standing = groups.resume().unwrap();
+        groups.event(standing, 0).unwrap();
+        assert_eq!(stands(&mut groups).unwrap_err(), Some(true));
+        assert!(groups.position().reached(&here) && !here.reached(groups.position()));
+        // It did have an effect: the next rows have one column more.
+        for event in &some[alter + 1..] {
+            groups.event(event.clone(), 0).unwrap();
+            if groups.resume().is_some() {
+                break;
+            }
+        }
+        let mut entries = std::iter::from_fn(|| groups.pop());
+        assert!(entries.any(|e| matches!(e, Entry::Stand { message, .. } if message.contains("does not agree"))));
     }
 }

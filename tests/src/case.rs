@@ -17,6 +17,9 @@ pub struct Case {
     pub config: Option<String>,
     #[serde(default)]
     pub needs: Option<String>,
+    /// The databases whose tables are captured, each into a schema of its own name; without it `shop` into `public`.
+    #[serde(default)]
+    pub databases: Vec<String>,
     pub setup: String,
     pub steps: Vec<Step>,
     pub expected: Expected,

@@ -111,7 +111,7 @@ async fn columns(source: &mut source::Session, database: &str, table: &str) -> V
 fn column(name: String, data_type: &str, precision: &str) -> Column {
     let (s, t) = (format!("`{}`", name.replace('`', "``")), identifier(&name));
     let (source, target, form) = match data_type {
-        "bit" => (format!("LPAD(BIN({s} + 0), {precision}, '0')"), format!("{t}::text"), Form::Text),
+        "bit" => (format!("LPAD(BIN({s} + 0), {precision}, '0')"), t, Form::Text),
         "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" | "geometry" | "point" | "linestring" | "polygon"
         | "multipoint" | "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection" => {
             (format!("LOWER(HEX({s}))"), format!("encode({t}, 'hex')"), Form::Text)
@@ -120,9 +120,12 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
         "datetime" | "timestamp" => {
             (format!("DATE_FORMAT({s}, '%Y-%m-%d %H:%i:%s.%f')"), format!("to_char({t}, 'YYYY-MM-DD HH24:MI:SS.US')"), Form::Text)
         }
-        "year" => (format!("{s} + 0"), format!("{t}::text"), Form::Text),
-        "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), format!("{t}::text"), Form::Duration),
-        _ => (s, format!("{t}::text"), Form::Text),
+        // Addresses without the length of their network, which is all of them.
+        "inet4" | "inet6" => (s, format!("regexp_replace({t}::text, '/(32|128)$', '')"), Form::Text),
+        // As numbers: ZEROFILL and YEAR are ways to print.
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" => (format!("{s} + 0"), t, Form::Text),
+        "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), t, Form::Duration),
+        _ => (s, t, Form::Text),
     };
     Column { name, source, target, form }
 }

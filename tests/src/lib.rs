@@ -4,4 +4,5 @@ pub mod case;
 pub mod compare;
 pub mod pipeline;
 pub mod postgres;
+pub mod random;
 pub mod source;

@@ -174,6 +174,7 @@ pub struct Setup<'a> {
     pub database: &'a str,
     pub tables: &'a [&'a str],
     pub target_database: &'a str,
+    /// The sink's schema; empty: each database has its own.
     pub schema: &'a str,
     pub partitions: u32,
     /// More lines under `source:` and under the sink, two and four spaces deep.
@@ -187,14 +188,14 @@ impl Setup<'_> {
         format!(
             "pipeline: {name}\ntopics:\n  transport: local\n  prefix: {name}\n  local: {{ path: \"${{folder}}/topics\", partitions: {partitions} }}\n\
              source:\n  engine: mysql\n  url: {source}/{database}\n  tables:{tables}\n{source_extra}\
-             sinks:\n  target:\n    target: postgres\n    url: {target}\n    schema: {schema}\n{sink_extra}",
+             sinks:\n  target:\n    target: postgres\n    url: {target}\n{schema}{sink_extra}",
             name = self.name,
             partitions = self.partitions,
             source = self.source_url,
             database = self.database,
             source_extra = self.source_extra,
             target = crate::postgres::database_url(self.target_database),
-            schema = self.schema,
+            schema = if self.schema.is_empty() { String::new() } else { format!("    schema: {}\n", self.schema) },
             sink_extra = self.sink_extra,
         )
     }

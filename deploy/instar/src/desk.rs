@@ -14,7 +14,10 @@ use schemas::{event::SourceState, table::TableId, wire::names};
 use serde_json::{Value as Json, json};
 use sink::{
     error::SinkError,
-    status::wait::{Goal, Standing, Until, standing},
+    status::{
+        Liveness,
+        wait::{Goal, Standing, Until, standing},
+    },
 };
 use source::{capture::Command, engine::Position as _, mysql::position::Position};
 
@@ -23,7 +26,7 @@ use crate::{
     observe::{Live, Observer, Reading},
 };
 
-/// How often a waiting command looks again where nothing tells it to.
+/// How often a waiting command looks again.
 const LOOK: Duration = Duration::from_millis(25);
 
 /// A pipeline's commands, over its log.
@@ -90,12 +93,11 @@ impl Desk {
         let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
         let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
         let observer = self.observer()?;
-        let mut changed = observer.changed();
         let commands = self.commands();
         let mut goal = None;
         loop {
             let reading = observer.read().await.map_err(refusal)?;
-            let answer = answer(&reading, &end, commands, &mut goal);
+            let answer = answer(&self.pipeline, &reading, &end, commands, &mut goal);
             let over = Instant::now() >= deadline || self.live.is_none();
             match answer.exit(wanted.until()) {
                 Some(code) => return Ok(json!({ "code": code, "message": answer.message(), "over": true })),
@@ -106,10 +108,7 @@ impl Desk {
                 }
                 None => {}
             }
-            match &mut changed {
-                Some(changed) => drop(tokio::time::timeout(LOOK, changed.changed()).await),
-                None => tokio::time::sleep(LOOK).await,
-            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -136,12 +135,18 @@ impl Wanted {
 }
 
 /// Where the whole pipeline stands against the source's end.
-fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
+fn answer(pipeline: &Pipeline, reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Goal>) -> Standing {
     let Some(progress) = &reading.topics.progress else { return Standing::Behind("the source has published nothing yet".into()) };
-    let stopped = progress.state == SourceState::Stopped && progress.command >= commands;
+    let untaken = untaken(pipeline, progress);
+    // What an earlier process left behind is no stop of the one that has just begun: it may get past it.
+    let stands = match reading.source {
+        Liveness::Stopped(_) | Liveness::Ended(_) | Liveness::Down => true,
+        Liveness::Running | Liveness::Retrying(_) | Liveness::Paused => false,
+    };
+    let stopped = stands && progress.state == SourceState::Stopped && progress.command >= commands && untaken.is_none();
     let reached = Position::parse(&progress.position).is_ok_and(|at| at.reached(end));
     let copying = progress.tables.values().any(|t| !t.retired && (t.copy.is_some() || t.begin.is_some()));
-    if goal.is_none() && reached && progress.command >= commands && !copying {
+    if goal.is_none() && reached && progress.command >= commands && !copying && untaken.is_none() {
         *goal = Some(Goal::new(&reading.topics.events, &reading.topics.ends));
     }
     let now = Goal::new(&reading.topics.events, &reading.topics.ends);
@@ -149,7 +154,7 @@ fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Go
         (Some(goal), _) => goal,
         // What a source that stands has published can still arrive.
         (None, true) => &now,
-        (None, false) => return Standing::Behind(behind(progress, copying, reached)),
+        (None, false) => return Standing::Behind(untaken.unwrap_or_else(|| behind(progress, copying, reached))),
     };
     let sinks = reading.sinks.iter().map(|(name, sink)| standing(name, sink, &reading.topics.events, against));
     let worst = sinks.max().unwrap_or(Standing::CaughtUp);
@@ -158,6 +163,17 @@ fn answer(reading: &Reading, end: &Position, commands: u64, goal: &mut Option<Go
         _ if stopped && goal.is_none() => Standing::Stopped(format!("the source is stopped. {}", progress.message)),
         other => other,
     }
+}
+
+/// What the source has not taken of its configuration yet: tables that were added or taken out since it ran last.
+fn untaken(pipeline: &Pipeline, progress: &schemas::event::Progress) -> Option<String> {
+    let captured = |id: &TableId| progress.tables.values().any(|t| t.id == *id && !t.retired);
+    let configured = |id: &TableId| pipeline.source.tables.iter().any(|t| t.table == *id);
+    let added = pipeline.source.tables.iter().map(|t| &t.table).find(|id| !captured(id));
+    let gone = progress.tables.values().filter(|t| !t.retired).map(|t| &t.id).find(|id| !configured(id));
+    added
+        .map(|id| format!("the source has not begun with {id} yet, which the configuration names"))
+        .or_else(|| gone.map(|id| format!("the source has not let go of {id} yet, which the configuration names no more")))
 }
 
 fn behind(progress: &schemas::event::Progress, copying: bool, reached: bool) -> String {
@@ -223,5 +239,58 @@ pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit,
             Err(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::event::{Progress, TableProgress};
+
+    use super::*;
+
+    fn pipeline(tables: &str) -> Pipeline {
+        let path = std::env::temp_dir().join(format!("instar-desk-{}-{}.yaml", std::process::id(), tables.len()));
+        let yaml = format!(
+            "pipeline: shop\ntopics: {{ prefix: shop }}\nsource: {{ engine: mysql, url: 'mysql://u@h/shop', tables: [{tables}] }}\n\
+             sinks: {{ warehouse: {{ target: postgres, url: 'postgres://u@h/w' }} }}\n"
+        );
+        std::fs::write(&path, yaml).unwrap();
+        let pipeline = Pipeline::load(&path);
+        std::fs::remove_file(&path).unwrap();
+        pipeline.unwrap()
+    }
+
+    fn progress(tables: &[(&str, bool)]) -> Progress {
+        let table = |(name, retired): &(&str, bool)| {
+            let topic = format!("shop.shop.{name}");
+            let id = TableId::new("shop", *name);
+            (topic.clone(), TableProgress { id, version: 1, topic, lanes: 1, retired: *retired, copy: None, begin: None })
+        };
+        Progress {
+            pipeline_id: "p".into(),
+            position: String::new(),
+            rows_done: 0,
+            seq: 0,
+            epoch: 1,
+            command: 0,
+            tables: tables.iter().map(table).collect(),
+            state: SourceState::Running,
+            message: String::new(),
+            ts_ms: 0,
+            commit_ts_ms: 0,
+        }
+    }
+
+    /// Right after a start with another configuration the progress is still the old one's.
+    #[test]
+    fn wait_is_not_over_before_the_source_has_taken_its_configuration() {
+        let two = pipeline("orders, lines");
+        assert_eq!(untaken(&two, &progress(&[("orders", false), ("lines", false), ("old", true)])), None);
+        for known in [&[("orders", false)][..], &[("orders", false), ("lines", true)]] {
+            let told = untaken(&two, &progress(known));
+            assert_eq!(told.as_deref(), Some("the source has not begun with shop.lines yet, which the configuration names"));
+        }
+        let told = untaken(&pipeline("orders"), &progress(&[("orders", false), ("lines", false)]));
+        assert_eq!(told.as_deref(), Some("the source has not let go of shop.lines yet, which the configuration names no more"));
     }
 }

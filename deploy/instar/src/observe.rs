@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use sink::{
     consumer::local::LocalConsumer,
     error::SinkError,
-    postgres::PostgresTarget,
+    postgres::{PostgresSession, PostgresTarget},
     review,
     status::{
         self, Liveness, SinkSnapshot, Snapshot,
@@ -23,6 +23,7 @@ use sink::{
         history,
     },
 };
+use tokio::sync::Mutex;
 
 /// What the parts of a process are doing.
 pub trait Live: Send + Sync {
@@ -38,6 +39,8 @@ pub struct Observer {
     /// None: no process runs.
     live: Option<Arc<dyn Live>>,
     targets: BTreeMap<String, PostgresTarget>,
+    /// Of the sinks, from one look to the next.
+    sessions: Mutex<BTreeMap<String, Option<PostgresSession>>>,
 }
 
 /// One reading.
@@ -57,12 +60,7 @@ impl Observer {
             };
             targets.insert(name.clone(), target);
         }
-        Ok(Self { pipeline, log, live, targets })
-    }
-
-    /// Changes whenever there may be something new in the topics; None: nothing writes here.
-    pub fn changed(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
-        self.log.as_ref().map(Log::changed)
+        Ok(Self { pipeline, log, live, targets, sessions: Mutex::default() })
     }
 
     fn consumer(&self, sink: &str) -> Option<LocalConsumer> {
@@ -75,10 +73,12 @@ impl Observer {
             None => Topics::default(),
         };
         let mut sinks = BTreeMap::new();
+        let mut sessions = self.sessions.lock().await;
         for (name, target) in &self.targets {
             let process = self.live.as_ref().map_or(Liveness::Down, |live| live.sink(name));
+            let session = sessions.entry(name.clone()).or_default();
             let snapshot = match self.consumer(name) {
-                Some(consumer) => gather::sink(name, target, &consumer, &topics, process).await,
+                Some(consumer) => gather::sink(name, target, session, &consumer, &topics, process).await,
                 None => SinkSnapshot::nothing(process),
             };
             sinks.insert(name.clone(), snapshot);

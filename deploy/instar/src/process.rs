@@ -109,6 +109,10 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let (directory, options) = local(&pipeline);
     let log = tokio::task::spawn_blocking(move || Log::open(directory, options)).await.map_err(|e| Failure::error(e.to_string()))??;
     preflight::before_run(&pipeline, &log).await?;
+    // Retention waits for the sinks that there are.
+    for gone in log.sinks().iter().filter(|name| !pipeline.sinks.contains_key(*name)) {
+        log.forget_sink(gone)?;
+    }
 
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
@@ -122,6 +126,7 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
         let shared = spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?;
         live.add(name, shared.state(), Liveness::clone);
     }
+    forget_removed_sinks(&pipeline, &log)?;
     let live = Arc::new(live);
     let desk = Arc::new(Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone())));
     let serving = {
@@ -203,6 +208,18 @@ fn settings(pipeline: &Pipeline) -> Settings {
     }
 }
 
+/// The log does not keep rows for a sink that the configuration has no more, but for its retention.
+fn forget_removed_sinks(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
+    for sink in log.sinks().into_iter().filter(|sink| !pipeline.sinks.contains_key(sink)) {
+        tracing::warn!(
+            sink,
+            "the sink is not in the configuration any more: rows that it has not applied stay for topics.local.retention only"
+        );
+        log.forget_sink(&sink)?;
+    }
+    Ok(())
+}
+
 fn spawn_sink(parts: &mut JoinSet<Part>, pipeline: &Arc<Pipeline>, name: &str, log: &Log, ended: Shutdown) -> Result<Arc<Shared>, Failure> {
     let mut sink = pipeline.sinks[name].clone();
     sink.on_stop = OnStop::Wait;
@@ -238,7 +255,7 @@ async fn supervise(
             },
             () = tokio::time::sleep(SETTLE) => {}
         }
-        let source_stands = matches!(live.source(), Liveness::Stopped(_));
+        let source_stands = stands(&live.source());
         if !copied && !source_stands {
             continue;
         }
@@ -246,13 +263,21 @@ async fn supervise(
             Some(Standing::CaughtUp) if copied => return Ok(Exit::Fine),
             Some(_) if pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) => {
                 // A command that came meanwhile is looked at first.
-                if copied || matches!(live.source(), Liveness::Stopped(_)) {
+                if copied || stands(&live.source()) {
                     tracing::error!("stopped: needs operator; see instar status");
                     return Ok(Exit::Stopped);
                 }
             }
             Some(_) | None => {}
         }
+    }
+}
+
+/// Whether a part waits for a person.
+fn stands(part: &Liveness) -> bool {
+    match part {
+        Liveness::Stopped(_) | Liveness::Ended(_) => true,
+        Liveness::Running | Liveness::Retrying(_) | Liveness::Paused | Liveness::Down => false,
     }
 }
 
@@ -265,14 +290,14 @@ fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
         }
         Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
         Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
-            live.end(SOURCE, Liveness::Stopped(message));
+            live.end(SOURCE, Liveness::Ended(message));
             Ok(false)
         }
         Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
         Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
         Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
             tracing::error!(sink = name, reason = message, "stopped: needs operator");
-            live.end(&name, Liveness::Stopped(message));
+            live.end(&name, Liveness::Ended(message));
             Ok(false)
         }
         Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),

@@ -101,7 +101,6 @@ fn names_on_the_command_line_are_looked_up_in_the_file() {
         (&["reload", file.name(), "shop.order"][..], "shop.order is not among source.tables"),
         (&["reload", file.name(), "orders", "--sink", "lake"], "lake is not among the sinks of"),
         (&["sink", file.name(), "lake"], "they are warehouse"),
-        (&["history", file.name(), "--table", "x"], "they are shop.orders"),
     ] {
         let (code, _, err) = instar(args);
         assert_eq!(code, 2, "{args:?}: {err}");

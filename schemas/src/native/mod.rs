@@ -35,6 +35,15 @@ impl Native {
         }
     }
 
+    /// The collation that a column's values are sorted by, where the column has one of its own.
+    pub fn collation(&self) -> Option<&str> {
+        match self {
+            Native::MySql(native) => native.collation(),
+            // Its declaration is not part of the type.
+            Native::Postgres(_) => None,
+        }
+    }
+
     /// Whether two values that the engine calls equal always have the same bytes on the wire.
     pub fn equal_means_same_bytes(&self) -> bool {
         match self {

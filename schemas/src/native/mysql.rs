@@ -159,6 +159,34 @@ impl Native {
         }
     }
 
+    /// The collation that values are sorted by; None where it is their type alone.
+    pub fn collation(&self) -> Option<&str> {
+        match self {
+            Native::Char { charset, .. } | Native::VarChar { charset, .. } | Native::Text { charset, .. } => Some(&charset.collation),
+            Native::Integer { .. }
+            | Native::Decimal { .. }
+            | Native::Float { .. }
+            | Native::Double { .. }
+            | Native::Bit { .. }
+            | Native::Year
+            | Native::Date
+            | Native::Time { .. }
+            | Native::DateTime { .. }
+            | Native::Timestamp { .. }
+            | Native::Binary { .. }
+            | Native::VarBinary { .. }
+            | Native::Blob { .. }
+            | Native::Enum { .. }
+            | Native::Set { .. }
+            | Native::Json
+            | Native::Geometry { .. }
+            | Native::Uuid
+            | Native::Inet4
+            | Native::Inet6
+            | Native::Vector { .. } => None,
+        }
+    }
+
     /// False for floats (-0 equals 0) and for text under a collation that is not binary.
     pub fn equal_means_same_bytes(&self) -> bool {
         match self {

@@ -31,7 +31,8 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// The sink that the table's unfinished copy is for; None: all of them, or no copy. All rows of the table say so beside
     /// `copying`: a copied row is for that sink only, and only there may an update find its row missing.
     pub fn copy_for(&self, table: &TableId) -> Option<&str> {
-        self.copy(table).and_then(|copy| copy.for_sink.as_deref())
+        let known = self.table(table).filter(|t| !t.retired && t.begin.is_none());
+        known.and_then(|t| t.copy.as_ref()).and_then(|copy| copy.for_sink.as_deref())
     }
 
     fn copy(&self, table: &TableId) -> Option<&CopyProgress<P>> {

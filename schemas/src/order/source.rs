@@ -5,7 +5,7 @@
 //! ([`Draft`]) moves only in the transaction of that event: see `boundary`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
     fmt::{Debug, Display},
 };
@@ -24,6 +24,8 @@ pub struct Source<P> {
     pub(super) protections: Protections,
     pub(super) reached: fn(&P, &P) -> bool,
     pub(super) state: Progress<P>,
+    /// The topic of each table: rows are looked up by it.
+    topics: HashMap<TableId, String>,
     /// Open views of tables without a key, and where they stand. Lost in a crash: the copy begins again.
     pub(super) views: BTreeMap<TableId, P>,
 }
@@ -131,10 +133,10 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             ts_ms: 0,
             commit_ts_ms: 0,
         };
-        let mut source = Self { protections: Protections::ALL, reached, state, views: BTreeMap::new() };
+        let mut source = Self { protections: Protections::ALL, reached, state, topics: HashMap::new(), views: BTreeMap::new() };
         for table in &tables {
             let copy = copy.then(|| new_copy(&table.shape, None));
-            source.state.tables.insert(table.topic.clone(), TableProgress { copy, ..unknown(table) });
+            source.insert(TableProgress { copy, ..unknown(table) });
         }
         let shapes = tables.into_iter().map(|t| (t.shape, Vec::new(), Vec::new())).collect();
         let draft = source.draft(EventKind::Initial, shapes);
@@ -143,7 +145,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     /// Goes on from the last committed progress. `parse` reads the engine's position.
     pub fn open<E>(progress: &Progress, parse: impl Fn(&String) -> Result<P, E>, reached: fn(&P, &P) -> bool) -> Result<Self, E> {
-        Ok(Self { protections: Protections::ALL, reached, state: progress.places(&parse)?, views: BTreeMap::new() })
+        let state = progress.places(&parse)?;
+        let topics = state.tables.values().map(|t| (t.id.clone(), t.topic.clone())).collect();
+        Ok(Self { protections: Protections::ALL, reached, state, topics, views: BTreeMap::new() })
     }
 
     /// With some protections taken out: only to show that they are needed.
@@ -166,6 +170,16 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         &self.state
     }
 
+    /// What is known of a table, retired ones too.
+    pub fn table(&self, id: &TableId) -> Option<&TableProgress<P>> {
+        self.topics.get(id).and_then(|topic| self.state.tables.get(topic))
+    }
+
+    fn insert(&mut self, table: TableProgress<P>) {
+        self.topics.insert(table.id.clone(), table.topic.clone());
+        self.state.tables.insert(table.topic.clone(), table);
+    }
+
     pub fn position(&self) -> &P {
         &self.state.position
     }
@@ -178,7 +192,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     /// Whether the table is captured (not unknown, not retired).
     pub fn captures(&self, table: &TableId) -> bool {
-        self.state.table(table).is_some_and(|t| !t.retired)
+        self.table(table).is_some_and(|t| !t.retired)
     }
 
     // ---- stream
@@ -196,7 +210,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     /// What to do with rows of this table.
     pub fn rows(&self, table: &TableId) -> Rows {
-        let Some(known) = self.state.table(table).filter(|t| !t.retired && t.begin.is_none() && t.version > 0) else { return Rows::Skip };
+        let Some(known) = self.table(table).filter(|t| !t.retired && t.begin.is_none() && t.version > 0) else { return Rows::Skip };
         let by_view = known.copy.as_ref().is_some_and(|copy| copy.view) && self.protections.has(Protection::ViewPosition);
         if by_view {
             return Rows::Skip;
@@ -301,7 +315,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         match self.state.tables.values_mut().find(|t| t.id == id) {
             Some(known) if known.retired => known.retired = false,
             Some(_) => return,
-            None => drop(self.state.tables.insert(table.topic.clone(), unknown(&table))),
+            None => self.insert(unknown(&table)),
         }
         self.begin_at(at, table.shape, None);
     }

@@ -8,6 +8,7 @@ use crate::{
     capability::{Can, DecimalRule},
     change::{Fill, Kind, SchemaChange},
     native::{Native, postgres},
+    policy::Action,
     table::Column,
     types::Type,
     value::Value,
@@ -165,9 +166,10 @@ fn name_refused(column: &Column, context: &Context<'_>) -> Option<String> {
 
 /// Whether the statement takes this target column away, or its name.
 fn leaves(target: &Column, context: &Context<'_>) -> bool {
+    let kept = |kind| context.policy.action(kind) == Some(Action::Keep);
     match (context.before.by_id(target.id), context.after.by_id(target.id)) {
-        (Some(before), Some(after)) => before.name != after.name,
-        (Some(_), None) => true,
+        (Some(before), Some(after)) => before.name != after.name && !kept(Kind::RenameColumn),
+        (Some(_), None) => !kept(Kind::DropColumn),
         (None, Some(_) | None) => false,
     }
 }

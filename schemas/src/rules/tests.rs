@@ -332,3 +332,17 @@ fn a_clause_that_was_said_is_not_judged_twice() {
     let changes = crate::diff::diff(&statement.before, &statement.after);
     assert_eq!(statement.decide(&changes).parts.len(), changes.len());
 }
+
+#[test]
+fn the_name_of_a_column_that_the_policy_keeps_is_taken() {
+    let replaced = |policy: &str| {
+        let mut statement = Statement::new(vec![int(1, "a")], vec![varchar(2, "a", 5)]).policy(policy, "keep");
+        statement.target = Some(table(vec![int(1, "a")]));
+        statement.difference()
+    };
+    let kept = replaced("dropped_columns");
+    assert_eq!(kept.outcome, Verdict::Held, "{kept:?}");
+    assert!(kept.reason.contains("collides with column `a` that was kept on the target"), "{kept:?}");
+    // Under another policy the name is free behind the drop.
+    assert_eq!(replaced("nullability_changes").outcome, Verdict::Applied);
+}

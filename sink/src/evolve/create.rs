@@ -112,6 +112,7 @@ fn differences(live: &Table, wanted: &Table) -> Vec<String> {
     for column in &wanted.columns {
         match live.column(&column.name) {
             None => found.push(format!("column `{}` {} is missing", column.name, declared(column))),
+            Some(there) if there.generated.is_some() => found.push(format!("column `{}` is computed by the target", column.name)),
             Some(there) if there.native != column.native || there.nullable != column.nullable => {
                 found.push(format!("column `{}` is {} and should be {}", column.name, declared(there), declared(column)));
             }

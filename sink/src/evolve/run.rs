@@ -133,7 +133,13 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             RunKind::Keep => Ok(rules.planned(part, true)),
             RunKind::Nothing => Ok(rules.untouched(event, part)),
             RunKind::Create => rules.begin(session, part, false).await.map(Ok),
-            RunKind::Reload => rules.begin(session, part, true).await.map(Ok),
+            // What the configuration does not allow to one table is no error of the others.
+            RunKind::Reload => match rules.begin(session, part, true).await {
+                Err(SinkError::Refused(why)) => {
+                    Ok(Err(format!("{why}. Correct that, then reload the table or remove it from the configuration")))
+                }
+                begun => begun.map(Ok),
+            },
             RunKind::Approved(None) => Ok(rules.approved(part)),
             RunKind::Approved(Some(_)) => {
                 Ok(Err("edited statements cannot be run yet: approve the proposal as it is, keep, or reload the table".into()))

@@ -1,7 +1,12 @@
 //! One connection, and what its errors mean.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, error::SqlState};
+use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSql};
 
 use super::config::Settings;
 use crate::error::SinkError;
@@ -12,6 +17,8 @@ pub struct Connection {
     /// `host:port/database`, for messages.
     pub server: String,
     driver: JoinHandle<()>,
+    /// Statements on the schema `instar` and the catalog, by their text: parsed and planned once a connection.
+    prepared: Mutex<HashMap<String, Statement>>,
 }
 
 impl Drop for Connection {
@@ -31,7 +38,7 @@ impl Connection {
                 tracing::debug!(%error, "connection to the target ended");
             }
         });
-        let connection = Connection { client, server, driver };
+        let connection = Connection { client, server, driver, prepared: Mutex::default() };
         let encoding = connection.one_text("SHOW server_encoding").await?;
         if encoding != "UTF8" {
             return Err(SinkError::Refused(format!(
@@ -40,6 +47,36 @@ impl Connection {
             )));
         }
         Ok(connection)
+    }
+
+    /// Rows of a statement whose text is one of a few: it is parsed and planned when it is first asked for.
+    pub async fn query(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+        self.client.query(&self.prepared(sql).await?, parameters).await
+    }
+
+    /// As [`Self::query`], for a statement that gives one row.
+    pub async fn query_one(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Row, Error> {
+        self.client.query_one(&self.prepared(sql).await?, parameters).await
+    }
+
+    /// As [`Self::query`], for a statement that gives one row or none.
+    pub async fn query_opt(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error> {
+        self.client.query_opt(&self.prepared(sql).await?, parameters).await
+    }
+
+    /// As [`Self::query`], for a statement that gives no rows; returns how many it touched.
+    pub async fn execute(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, Error> {
+        self.client.execute(&self.prepared(sql).await?, parameters).await
+    }
+
+    async fn prepared(&self, sql: &str) -> Result<Statement, Error> {
+        let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.to_owned(), statement.clone());
+        Ok(statement)
     }
 
     /// Silences foreign keys and row triggers for this session, where the role may: rows of several tables arrive in no common

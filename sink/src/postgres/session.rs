@@ -69,7 +69,7 @@ impl PostgresSession {
     /// Writers record too (a stop at a row): changes of one sink go one after the other.
     async fn carry_out(&self, changes: &[LedgerChange]) -> Result<(), SinkError> {
         let sql = "SELECT 1 FROM instar.sinks WHERE id = $1 FOR NO KEY UPDATE";
-        self.connection.client.execute(sql, &[&self.sink.0]).await.map_err(|e| self.sorted(&e, "lock the ledger"))?;
+        self.connection.execute(sql, &[&self.sink.0]).await.map_err(|e| self.sorted(&e, "lock the ledger"))?;
         let mut ledger = store::ledger(&self.connection, self.sink).await?;
         for change in changes {
             ledger.apply(change).map_err(|broken| SinkError::Stop {
@@ -85,14 +85,13 @@ impl PostgresSession {
         let sql = "INSERT INTO instar.intents (sink, namespace, name, epoch, plan) VALUES ($1, $2, $3, $4, $5) \
                    ON CONFLICT (sink, namespace, name) DO UPDATE SET epoch = EXCLUDED.epoch, plan = EXCLUDED.plan, begun_at = now()";
         let (epoch, plan) = (store::signed(epoch)?, store::json(&steps)?);
-        let client = &self.connection.client;
-        let done = client.execute(sql, &[&self.sink.0, &table.namespace, &table.name, &epoch, &plan]).await;
+        let done = self.connection.execute(sql, &[&self.sink.0, &table.namespace, &table.name, &epoch, &plan]).await;
         done.map(drop).map_err(|e| self.sorted(&e, "write instar.intents"))
     }
 
     async fn end_intent(&self, table: &TableId) -> Result<(), SinkError> {
         let sql = "DELETE FROM instar.intents WHERE sink = $1 AND namespace = $2 AND name = $3";
-        let done = self.connection.client.execute(sql, &[&self.sink.0, &table.namespace, &table.name]).await;
+        let done = self.connection.execute(sql, &[&self.sink.0, &table.namespace, &table.name]).await;
         done.map(drop).map_err(|e| self.sorted(&e, "write instar.intents"))
     }
 
@@ -130,7 +129,7 @@ impl PostgresSession {
     async fn make_schema(&self, name: &str) -> Result<(), SinkError> {
         let doing = format!("create the schema {name}");
         let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
-        let row = self.connection.client.query_one(there, &[&name]).await.map_err(|e| self.sorted(&e, &doing))?;
+        let row = self.connection.query_one(there, &[&name]).await.map_err(|e| self.sorted(&e, &doing))?;
         if row.get(0) { Ok(()) } else { self.batch(&format!("CREATE SCHEMA {}", sql::quote(name)), &doing).await }
     }
 
@@ -173,7 +172,7 @@ fn empty_plan(table: &TableId) -> SinkError {
 /// The live table of this name, or None.
 pub(super) async fn live(connection: &Connection, id: &TableId, expected: Option<&Table>) -> Result<Option<Live>, SinkError> {
     let doing = format!("describe the target table {id}");
-    let row = connection.client.query_opt(catalog::DESCRIBE, &[&id.namespace, &id.name]).await;
+    let row = connection.query_opt(catalog::DESCRIBE, &[&id.namespace, &id.name]).await;
     let row = row.map_err(|e| connection.sorted(&e, &doing))?;
     let Some(row) = row else { return Ok(None) };
     let json = row.try_get(0).map_err(|e| connection.sorted(&e, &doing))?;
@@ -185,7 +184,7 @@ impl Session for PostgresSession {
         let mut wait = POLL.0;
         loop {
             let sql = "SELECT pg_catalog.pg_try_advisory_lock($1, $2)";
-            let row = self.connection.client.query_one(sql, &[&store::LOCK_CLASS, &self.sink.0]).await;
+            let row = self.connection.query_one(sql, &[&store::LOCK_CLASS, &self.sink.0]).await;
             let row = row.map_err(|e| self.lost(self.sorted(&e, "take the sink's lock")))?;
             if row.get(0) {
                 return Ok(());
@@ -197,7 +196,7 @@ impl Session for PostgresSession {
 
     async fn unlock(&mut self) -> Result<(), SinkError> {
         let sql = "SELECT pg_catalog.pg_advisory_unlock($1, $2)";
-        let row = self.connection.client.query_one(sql, &[&store::LOCK_CLASS, &self.sink.0]).await;
+        let row = self.connection.query_one(sql, &[&store::LOCK_CLASS, &self.sink.0]).await;
         let row = row.map_err(|e| self.lost(self.sorted(&e, "release the sink's lock")))?;
         if row.get(0) { Ok(()) } else { Err(SinkError::SessionLost("the sink's lock was not held by this session".into())) }
     }

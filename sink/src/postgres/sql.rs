@@ -108,8 +108,34 @@ pub fn native(column: &Column) -> Result<&Pg, String> {
     }
 }
 
-/// A value as a literal for a column of this type. Fails where the value is not one of the type's.
+/// Why PostgreSQL would cut or round the value on its way into the column, without a word.
+fn bent(value: &Value, target: &Pg) -> Option<String> {
+    match (value, target) {
+        (Value::Decimal(text), Pg::Numeric { size: Some((_, scale)) }) => {
+            let digits = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0')).len();
+            (i64::try_from(digits).unwrap_or(i64::MAX) > i64::from(*scale))
+                .then(|| format!("the default {text} would be rounded in {target}"))
+        }
+        (Value::Text(text), Pg::VarChar { length: Some(most) } | Pg::Char { length: most }) => {
+            let longer = text.chars().nth(usize::try_from(*most).unwrap_or(usize::MAX)).is_some();
+            longer.then(|| format!("the default is longer than {target}"))
+        }
+        (
+            Value::Micros(micros),
+            Pg::Time { precision } | Pg::Timestamp { precision } | Pg::TimestampTz { precision } | Pg::Interval { precision },
+        ) => {
+            let step = 10i64.pow(u32::from(6 - precision.min(&6)));
+            (micros % step != 0).then(|| format!("the default has a fraction of a second that would be rounded in {target}"))
+        }
+        _fits_or_is_refused_by_the_server => None,
+    }
+}
+
+/// A value as a literal for a column of this type. Fails where the value is not one of the type's, or would not arrive exactly.
 pub fn literal(value: &Value, target: &Pg) -> Result<String, String> {
+    if let Some(why) = bent(value, target) {
+        return Err(why);
+    }
     let mut out = Vec::new();
     match value {
         Value::Null => return Ok("NULL".into()),
@@ -154,4 +180,31 @@ fn bits(bytes: &[u8], length: u32) -> Result<String, String> {
     let padded = format!("{}{all}", "0".repeat(length.saturating_sub(all.len())));
     let (high, low) = padded.split_at(padded.len() - length);
     if high.contains('1') { Err(format!("the default has more than {length} bits")) } else { Ok(format!("B'{low}'")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_that_the_column_would_cut_or_round_is_refused() {
+        let decimal = |text: &str| Value::Decimal(text.into());
+        let text = |text: &str| Value::Text(text.into());
+        for (value, target, expected) in [
+            (decimal("1.250"), "numeric(5,2)", Ok("'1.250'")),
+            (decimal("1.25"), "numeric(5,1)", Err("the default 1.25 would be rounded in numeric(5,1)")),
+            (decimal("1.25"), "numeric", Ok("'1.25'")),
+            (text("ab"), "varchar(2)", Ok("'ab'")),
+            (text("ab "), "varchar(2)", Err("the default is longer than character varying(2)")),
+            (Value::Micros(-1_500_000), "interval(1)", Ok("'-00:00:01.5'")),
+            (
+                Value::Micros(1_500_000),
+                "timestamp(0)",
+                Err("the default has a fraction of a second that would be rounded in timestamp(0) without time zone"),
+            ),
+        ] {
+            let written = literal(&value, &Pg::parse(target).unwrap());
+            assert_eq!(written.as_deref().map_err(String::as_str), expected, "{value:?} {target}");
+        }
+    }
 }

@@ -94,6 +94,9 @@ pub async fn recorded(connection: &Connection, pipeline: &str, sink: &str) -> Re
 
 /// The sink's row, where the schema is there.
 pub async fn look_up(connection: &Connection, pipeline: &str, sink: &str) -> Result<Option<SinkId>, SinkError> {
+    if !exists(connection).await? {
+        return Ok(None);
+    }
     let sql = "SELECT id FROM instar.sinks WHERE pipeline = $1 AND name = $2";
     let row = connection.client.query_opt(sql, &[&pipeline, &sink]).await.map_err(|e| connection.sorted(&e, "read instar.sinks"))?;
     Ok(row.map(|r| SinkId(r.get(0))))
@@ -115,7 +118,7 @@ struct Image {
 
 /// The whole ledger in one statement, hence in one snapshot.
 pub async fn ledger(connection: &Connection, sink: SinkId) -> Result<Ledger, SinkError> {
-    let rows = connection.client.query(LEDGER, &[&sink.0]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))?;
+    let rows = connection.query(LEDGER, &[&sink.0]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))?;
     let Some(row) = rows.first() else {
         return Err(SinkError::Stop { message: format!("{}: the row of this sink in instar.sinks is gone", connection.server) });
     };
@@ -183,14 +186,13 @@ fn table_id(row: &Row) -> TableId {
 }
 
 async fn rows(connection: &Connection, sql: &str, sink: SinkId) -> Result<Vec<Row>, SinkError> {
-    connection.client.query(sql, &[&sink.0]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))
+    connection.query(sql, &[&sink.0]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))
 }
 
 /// The expected version and shape of a table's target.
 pub async fn expected(connection: &Connection, sink: SinkId, table: &TableId) -> Result<Option<(Version, Table)>, SinkError> {
     let sql = "SELECT version, shape FROM instar.tables WHERE sink = $1 AND namespace = $2 AND name = $3";
     let row = connection
-        .client
         .query_opt(sql, &[&sink.0, &table.namespace, &table.name])
         .await
         .map_err(|e| connection.sorted(&e, "read instar.tables"))?;
@@ -316,7 +318,7 @@ async fn run(
         parameters.push(&table.name);
     }
     parameters.extend_from_slice(more);
-    connection.client.execute(sql, &parameters).await.map(drop).map_err(|e| connection.sorted(&e, "write the schema instar"))
+    connection.execute(sql, &parameters).await.map(drop).map_err(|e| connection.sorted(&e, "write the schema instar"))
 }
 
 pub fn signed(number: u64) -> Result<i64, SinkError> {

@@ -342,7 +342,7 @@ fn parameters_of(ready: &[Ready]) -> Vec<&(dyn ToSql + Sync)> {
 impl Writer for PostgresWriter {
     async fn positions(&mut self, lanes: &[Lane]) -> Result<Vec<LanePosition>, SinkError> {
         let sql = "SELECT namespace, name, lane, position, seq, epoch FROM instar.lanes WHERE sink = $1";
-        let rows = self.connection.client.query(sql, &[&self.sink.0]).await;
+        let rows = self.connection.query(sql, &[&self.sink.0]).await;
         let rows = rows.map_err(|e| self.connection.sorted(&e, "read instar.lanes"))?;
         let mut stored = HashMap::new();
         for row in rows {
@@ -370,6 +370,10 @@ impl Writer for PostgresWriter {
             Ok(written) => Ok(written),
             Err(error) => {
                 self.connection.rollback().await;
+                if matches!(error, SinkError::Stop { .. }) {
+                    // The table may have been altered by hand: the next attempt looks at it again, and says so.
+                    self.unload(|_, _| true).await?;
+                }
                 Err(error)
             }
         }

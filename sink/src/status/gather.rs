@@ -26,18 +26,28 @@ pub struct Topics {
 
 impl Topics {
     pub async fn read<C: Consumer>(consumer: &C) -> Result<Self, SinkError> {
+        // First of all: every row and event that this progress covers is in what is read behind it.
+        let progress = consumer.progress().await?;
         let (events, _) = consumer.events(0).await?;
         let mut ends = BTreeMap::new();
         for table in captured(&events).values() {
             ends.insert(table.last.topic.clone(), consumer.ends(&table.last.topic).await?);
         }
-        Ok(Self { progress: consumer.progress().await?, events, ends })
+        Ok(Self { progress, events, ends })
     }
 }
 
-/// One sink, as its target knows it. A target that cannot be asked is said, not an error.
-pub async fn sink<T: Target, C: Consumer>(name: &str, target: &T, consumer: &C, topics: &Topics, process: Liveness) -> SinkSnapshot {
-    match durable(target).await {
+/// One sink, as its target knows it. A target that cannot be asked is said, not an error. `kept`: the session of the look before,
+/// for the next one.
+pub async fn sink<T: Target, C: Consumer>(
+    name: &str,
+    target: &T,
+    kept: &mut Option<T::Session>,
+    consumer: &C,
+    topics: &Topics,
+    process: Liveness,
+) -> SinkSnapshot {
+    match durable(target, kept).await {
         Ok((ledger, journal)) => {
             let first = first_rows(name, consumer, topics, &ledger);
             SinkSnapshot { process, ledger: Some(ledger), journal, first, unreachable: None }
@@ -49,8 +59,20 @@ pub async fn sink<T: Target, C: Consumer>(name: &str, target: &T, consumer: &C, 
     }
 }
 
-async fn durable<T: Target>(target: &T) -> Result<(Ledger, Journal), SinkError> {
+async fn durable<T: Target>(target: &T, kept: &mut Option<T::Session>) -> Result<(Ledger, Journal), SinkError> {
+    if let Some(mut session) = kept.take()
+        && let Ok(read) = read(&mut session).await
+    {
+        *kept = Some(session);
+        return Ok(read);
+    }
     let mut session = target.session().await?;
+    let read = read(&mut session).await?;
+    *kept = Some(session);
+    Ok(read)
+}
+
+async fn read<S: Session>(session: &mut S) -> Result<(Ledger, Journal), SinkError> {
     Ok((session.ledger().await?, session.journal().await?))
 }
 
@@ -82,4 +104,78 @@ fn first_row(name: &str, topics: &Topics, lane: &Lane, record: &[u8]) -> Option<
     let mut decoder = Decoder::new(name);
     let event = decoder.read(&layout, reader).ok()?;
     Some(FirstRow { epoch: head.epoch, ts_ms: event.facts.ts_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use schemas::event::{EventKind, TableEvent};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{consumer::Record, status::tests};
+
+    /// A source that commits one more row between any two questions.
+    #[derive(Debug, Clone, Default)]
+    struct Busy(Arc<AtomicU64>);
+
+    impl Busy {
+        fn rows(&self) -> u64 {
+            self.0.fetch_add(1, Ordering::SeqCst) + 1
+        }
+    }
+
+    struct Nothing;
+
+    impl Block for Nothing {
+        fn records(&self) -> impl Iterator<Item = Record<'_>> + Send {
+            std::iter::empty()
+        }
+
+        fn next(&self) -> Offset {
+            0
+        }
+    }
+
+    impl Consumer for Busy {
+        type Block = Nothing;
+
+        fn fetch(&self, _topic: &str, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
+            Ok(Nothing)
+        }
+
+        async fn events(&self, _from: Offset) -> Result<(Vec<SchemaEvent>, Offset), SinkError> {
+            self.rows();
+            let part: TableEvent = tests::part("orders", 1, vec![0, 0], Vec::new());
+            Ok((vec![tests::event(Some(1), EventKind::Initial, None, vec![part])], 1))
+        }
+
+        async fn progress(&self) -> Result<Option<Progress>, SinkError> {
+            Ok(Some(Progress { seq: self.rows(), ..tests::progress(None) }))
+        }
+
+        async fn ends(&self, _topic: &str) -> Result<Vec<Offset>, SinkError> {
+            Ok(vec![self.rows(), 0])
+        }
+
+        fn changed(&self) -> watch::Receiver<u64> {
+            watch::channel(0).1
+        }
+
+        fn applied(&self, _topic: &str, _lane: u32, _position: Offset) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    /// `wait` takes the ends for all that the progress covers.
+    #[tokio::test]
+    async fn the_ends_cover_the_progress_while_rows_are_committed() {
+        let topics = Topics::read(&Busy::default()).await.unwrap();
+        let (covered, end) = (topics.progress.unwrap().seq, topics.ends["shop.shop.orders"][0]);
+        assert!(covered <= end, "the progress covers {covered} rows, the end is at {end}");
+    }
 }

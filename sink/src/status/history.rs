@@ -52,7 +52,8 @@ fn outcome(sink: &SinkSnapshot, event: &SchemaEvent, part: &TableEvent) -> Json 
     let key = (epoch, part.table.id.clone());
     match sink.journal.outcomes.get(&key) {
         Some(text) => json!({ "outcome": text.outcome.name(), "reason": text.reason, "target_ddl": text.target_ddl }),
-        None => json!({ "outcome": Outcome::Pending.name(), "reason": "", "target_ddl": [] }),
+        // Where the target cannot be asked, that is why no more is known.
+        None => json!({ "outcome": Outcome::Pending.name(), "reason": sink.unreachable.as_deref().unwrap_or_default(), "target_ddl": [] }),
     }
 }
 

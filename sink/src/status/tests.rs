@@ -23,7 +23,7 @@ fn shape(name: &str) -> Table {
     Table::new(id(name), vec![Column::new(0, "id", int.clone()).not_null(), Column::new(1, "note", int)], &["id"])
 }
 
-fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaChange>) -> TableEvent {
+pub(crate) fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaChange>) -> TableEvent {
     TableEvent {
         table: shape(name),
         version,
@@ -37,7 +37,7 @@ fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: Vec<SchemaCh
     }
 }
 
-fn event(epoch: Option<Epoch>, kind: EventKind, ddl: Option<&str>, tables: Vec<TableEvent>) -> SchemaEvent {
+pub(crate) fn event(epoch: Option<Epoch>, kind: EventKind, ddl: Option<&str>, tables: Vec<TableEvent>) -> SchemaEvent {
     let ts_ms = 1_700_000_000_000 + i64::try_from(epoch.unwrap_or(0)).unwrap() * 1000;
     SchemaEvent { epoch, kind, position: format!("log:{}", epoch.unwrap_or(0)), ts_ms, ddl: ddl.map(Into::into), tables, for_sink: None }
 }
@@ -111,7 +111,7 @@ fn ends() -> BTreeMap<String, Vec<Offset>> {
     BTreeMap::from([("shop.shop.orders".into(), vec![10, 1]), ("shop.shop.lines".into(), vec![6, 5])])
 }
 
-fn progress(copy: Option<&str>) -> Progress {
+pub(crate) fn progress(copy: Option<&str>) -> Progress {
     let table = |name: &str| TableProgress {
         id: id(name),
         version: 1,
@@ -254,8 +254,12 @@ fn a_change_without_an_outcome_is_pending() {
     let (events, ends, progress) = (events(), ends(), progress(None));
     let mut sink = sink(ledger());
     sink.journal.outcomes.clear();
-    let json = history(&snapshot(&events, &ends, &progress, sink), Some(&id("orders")));
+    let json = history(&snapshot(&events, &ends, &progress, sink.clone()), Some(&id("orders")));
     assert_eq!(json[0]["outcomes"]["warehouse"], json!({ "outcome": "pending", "reason": "", "target_ddl": [] }));
+    sink.unreachable = Some("connect to the target: connection refused".into());
+    let json = history(&snapshot(&events, &ends, &progress, sink), Some(&id("orders")));
+    let unknown = json!({ "outcome": "pending", "reason": "connect to the target: connection refused", "target_ddl": [] });
+    assert_eq!(json[0]["outcomes"]["warehouse"], unknown);
 }
 
 #[test]
@@ -289,6 +293,22 @@ fn wait_is_settled_behind_a_stop_but_not_while_a_reload_leads_out() {
     events.push(event(Some(5), EventKind::Reload, None, vec![part("lines", 3, vec![6, 5], vec![])]));
     let leaving = standing("warehouse", &sink(ledger), &events, &Goal::new(&events, &ends));
     assert_eq!(leaving.exit(Until::Settled), None, "{leaving:?}");
+}
+
+#[test]
+fn a_sink_that_ended_by_itself_is_stopped_and_not_on_its_way() {
+    let (events, ends) = (events(), ends());
+    let mut free = ledger();
+    (free.held, free.queued, free.outcomes) = Default::default();
+    let mut ended = sink(free.clone());
+    ended.process = Liveness::Ended("rows are lost. Reload the table.".into());
+    let goal = Goal::new(&events, &ends);
+    let stopped = Standing::Stopped("sink warehouse is stopped. rows are lost. Reload the table.".into());
+    assert_eq!(standing("warehouse", &ended, &events, &goal), stopped);
+    // What it had applied before is applied.
+    free.lanes.get_mut(&Lane { table: id("orders"), lane: 0 }).unwrap().position = 10;
+    ended.ledger = Some(free);
+    assert_eq!(standing("warehouse", &ended, &events, &goal), Standing::CaughtUp);
 }
 
 #[test]

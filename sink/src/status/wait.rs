@@ -11,7 +11,7 @@ use schemas::{
     },
 };
 
-use super::{SinkSnapshot, captured, stop_message};
+use super::{Liveness, SinkSnapshot, captured, stop_message};
 
 /// What a `wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,11 @@ impl Standing {
 
 /// Where the sink `name` stands.
 pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &Goal) -> Standing {
+    let ended = |message: &str| Standing::Stopped(format!("sink {name} is stopped. {message}"));
     let Some(ledger) = &sink.ledger else {
+        if let Liveness::Ended(message) = &sink.process {
+            return ended(message);
+        }
         let why = sink.unreachable.as_deref().unwrap_or_default();
         return Standing::Behind(format!("sink {name}: its target cannot be asked: {why}"));
     };
@@ -95,11 +99,16 @@ pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &
     for event in events {
         known.add(std::sync::Arc::new(event.clone()));
     }
+    let missing: Vec<&Lane> =
+        goal.lanes.iter().filter(|(lane, end)| ledger.position(&lane.table, lane.lane).position < **end).map(|(lane, _)| lane).collect();
+    if let Liveness::Ended(message) = &sink.process
+        && (!missing.is_empty() || ledger.decided < goal.epoch)
+    {
+        return ended(message);
+    }
     if work(ledger, &known).is_some() {
         return Standing::Behind(format!("sink {name}: epoch {} is being decided", ledger.decided + 1));
     }
-    let missing: Vec<&Lane> =
-        goal.lanes.iter().filter(|(lane, end)| ledger.position(&lane.table, lane.lane).position < **end).map(|(lane, _)| lane).collect();
     let moving = missing.iter().find(|lane| can_move(ledger, &known, lane, sink));
     if let Some(lane) = moving {
         return Standing::Behind(format!("sink {name}: rows of {} lane {} are being applied", lane.table, lane.lane));

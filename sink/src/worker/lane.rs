@@ -45,8 +45,8 @@ pub(super) struct LaneState {
     pub limit: Option<usize>,
     /// The view under which the next row waits: nothing is read until there is a newer one.
     pub parked: Option<u64>,
-    /// The view and offset at which a row of another version was met.
-    pub other_version: Option<(u64, Offset)>,
+    /// The view and offset at which the lane could not go on, and its stored position was read again.
+    read_again: Option<(u64, Offset)>,
     row_bytes: usize,
 }
 
@@ -59,6 +59,8 @@ pub(super) enum End {
     Waits,
     /// The limit is reached.
     Limit,
+    /// The topic does not have the next rows any more.
+    Lost { message: String },
     /// The next row is of a version that its target table does not have.
     OtherVersion { epoch: Epoch, version: Option<Version> },
     /// The next row cannot join.
@@ -94,7 +96,7 @@ impl LaneState {
             fresh: (0, false),
             limit: None,
             parked: None,
-            other_version: None,
+            read_again: None,
             row_bytes: ROW_BYTES,
         }
     }
@@ -115,6 +117,12 @@ impl LaneState {
     /// The epoch of the last row taken, or stored.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Whether the lane stands here under this view for the first time.
+    pub fn first_time(&mut self, view: u64) -> bool {
+        let here = Some((view, self.next()));
+        std::mem::replace(&mut self.read_again, here) != here
     }
 
     /// Offsets that the next flush moves over, at most that many rows.

@@ -8,8 +8,9 @@ use schemas::{
         boundary::{Act, Boundary},
         source::{Draft, Source},
     },
-    table::TableId,
-    wire::{envelope::put_truncate, row::RowSchema},
+    table::{ColumnId, Table, TableId},
+    types::Type,
+    wire::envelope::put_truncate,
 };
 
 use super::{
@@ -39,9 +40,11 @@ where
     loop {
         match boundary.act() {
             Act::Commit => {
-                // Without an older row in the open transaction there is nothing that has to become durable first.
+                // Without an older row in the open transaction there is only what was handed over already.
                 if publisher.pending().0 > 0 {
                     publisher.commit(&source.progress(now_ms())).await?;
+                } else {
+                    publisher.settle().await?;
                 }
                 boundary.committed();
             }
@@ -72,6 +75,11 @@ fn of<P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display>(
 
 pub(super) fn incomplete() -> CaptureError {
     CaptureError::Transport("an event was to be published before its sequence was complete".into())
+}
+
+/// What the order of a table's keys depends on: by it the chunks of a copy have their bounds.
+fn key_order(table: &Table) -> Vec<(ColumnId, Type, Option<String>)> {
+    table.key_columns().into_iter().map(|c| (c.id, c.ty(), c.native.collation().map(str::to_owned))).collect()
 }
 
 impl<E: Engine, P: Publisher> Session<'_, E, P> {
@@ -149,10 +157,9 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 }
             }
             EventKind::Ddl => {
-                let key =
-                    |table: &schemas::table::Table| RowSchema::new(table).key.into_iter().map(|f| (f.column, f.ty)).collect::<Vec<_>>();
-                let before = self.shapes.get(id).map(|captured| key(&captured.published.shape));
-                if before.is_some_and(|before| before != key(&table.table)) && self.source.copying().any(|(copying, _)| copying == id) {
+                let before = self.shapes.get(id).map(|captured| key_order(&captured.published.shape));
+                if before.is_some_and(|before| before != key_order(&table.table)) && self.source.copying().any(|(copying, _)| copying == id)
+                {
                     // The bounds of its chunks are those of another key.
                     self.renewed.insert(id.clone());
                 }
@@ -178,5 +185,26 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use schemas::{
+        native::{Native, mysql},
+        table::Column,
+    };
+
+    use super::*;
+
+    #[test]
+    fn keys_of_another_collation_have_another_order() {
+        let table = |collation: &str| {
+            let charset = mysql::Charset { charset: "utf8mb4".into(), collation: collation.into() };
+            let code = Native::MySql(mysql::Native::VarChar { length: 9, charset, compressed: false });
+            Table::new(TableId::new("shop", "t"), vec![Column::new(0, "code", code).not_null()], &["code"])
+        };
+        assert_ne!(key_order(&table("utf8mb4_bin")), key_order(&table("utf8mb4_general_ci")));
+        assert_eq!(key_order(&table("utf8mb4_bin")), key_order(&table("utf8mb4_bin")));
     }
 }

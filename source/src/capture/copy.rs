@@ -169,7 +169,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 self.copier.last.insert(table.id().clone(), (rows, batch.bytes()));
                 self.source.read(table.id(), &part, read_at, rows);
                 if self.full() {
-                    self.commit().await?;
+                    self.commit_soon().await?;
                 }
             }
         }
@@ -189,7 +189,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             cursor = batch.publish(table, cursor, epoch, || source.next_seq(), publisher, full)?;
             self.touched();
             if cursor.record < batch.len() {
-                self.commit().await?;
+                self.commit_soon().await?;
             }
         }
         counter!(metric::COPY_ROWS, "table" => table.id().to_string()).increment(batch.len() as u64);
@@ -270,7 +270,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 return self.commit().await;
             }
             if self.full() {
-                self.commit().await?;
+                self.commit_soon().await?;
             }
             if self.stopping() {
                 // Begun again after the next start, with a new emptying event.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
-use schemas::{event::SourceState, order::source::Source, table::TableId};
+use schemas::{event::{Progress, SourceState}, order::source::Source, table::TableId};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -91,6 +91,8 @@ pub(super) struct Session<'a, E: Engine, P: Publisher> {
     pub resumed: u64,
     pub in_group: bool,
     pub batch: Batch,
+    /// What was handed over to be committed while the stream is read on.
+    pub under_way: Option<Progress>,
     /// Progress has changed since the last commit.
     pub dirty: bool,
     pub first_pending: Option<Instant>,
@@ -168,6 +170,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if self.dirty || self.tools.publisher.pending().0 > 0 {
             self.commit().await?;
         }
+        self.settle().await?;
         tokio::select! {
             () = sleep_until(self.next_poll) => {}
             () = shutdown_asked(&mut self.tools.shutdown) => {}
@@ -192,18 +195,52 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         Ok(())
     }
 
+    /// Hands everything published so far over to be made durable with its progress; the next is read meanwhile.
+    pub async fn commit_soon(&mut self) -> Result<(), CaptureError> {
+        if self.withheld {
+            return Ok(());
+        }
+        let progress = self.source.progress(now_ms());
+        let started = Instant::now();
+        self.tools.publisher.commit_soon(&progress).await?;
+        histogram!(metric::COMMIT_SECONDS).record(started.elapsed().as_secs_f64());
+        if let Some(older) = self.under_way.replace(progress) {
+            self.durable(&older);
+        }
+        self.handed_over();
+        Ok(())
+    }
+
+    /// Waits until what was handed over is durable.
+    pub async fn settle(&mut self) -> Result<(), CaptureError> {
+        if let Some(progress) = self.under_way.take() {
+            self.tools.publisher.settle().await?;
+            self.durable(&progress);
+        }
+        Ok(())
+    }
+
     /// Bookkeeping behind a commit.
     pub fn committed(&mut self) {
+        self.under_way = None;
+        self.handed_over();
+        self.durable(self.source.state());
+    }
+
+    fn handed_over(&mut self) {
         self.dirty = false;
         self.first_pending = None;
         self.last_commit = Instant::now();
-        let state = self.source.state();
-        if state.commit_ts_ms > 0 {
-            let lag = Duration::from_millis(u64::try_from(now_ms() - state.commit_ts_ms).unwrap_or(0));
+    }
+
+    /// Tells how far everything is durable.
+    fn durable<T: std::fmt::Display>(&self, progress: &Progress<T>) {
+        if progress.commit_ts_ms > 0 {
+            let lag = Duration::from_millis(u64::try_from(now_ms() - progress.commit_ts_ms).unwrap_or(0));
             gauge!(metric::LAG_SECONDS).set(lag.as_secs_f64());
         }
-        gauge!(metric::STOPPED).set(f64::from(u8::from(state.state == SourceState::Stopped)));
-        self.tools.reporter.committed(state);
+        gauge!(metric::STOPPED).set(f64::from(u8::from(progress.state == SourceState::Stopped)));
+        self.tools.reporter.committed(progress);
     }
 
     /// Whether the open transaction has reached one of its bounds.

@@ -20,6 +20,7 @@ use super::{
     copy::Copier,
     record::{Batch, now_ms},
     session::{Session, Tools},
+    setting::Settings,
     shape::Shapes,
 };
 use crate::{
@@ -40,7 +41,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
     let stood = source.state().state == SourceState::Stopped;
     let events = tools.publisher.events().await?;
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
-    let stream = open_stream(tools.engine, tools.publisher, &mut source, &shapes).await?;
+    let stream = open_stream(tools.engine, tools.publisher, settings, &mut source, &shapes).await?;
     let leaving: Vec<TableId> =
         source.state().tables.values().filter(|t| !t.retired && !settings.captures(&t.id)).map(|t| t.id.clone()).collect();
     let joining = settings.tables.iter().map(|t| t.table.clone()).filter(|id| !source.captures(id)).collect();
@@ -66,6 +67,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         resumed,
         in_group: resumed > 0,
         batch: Batch::default(),
+        under_way: None,
         dirty: true,
         first_pending: None,
         last_commit: Instant::now(),
@@ -88,7 +90,7 @@ fn resume<E: Engine>(progress: &Progress, pipeline: &str, prefix: &str) -> Resul
 async fn begin<E: Engine, P: Publisher>(
     engine: &mut E,
     publisher: &mut P,
-    settings: &super::setting::Settings,
+    settings: &Settings,
 ) -> Result<Source<E::Position>, CaptureError> {
     let ids: Vec<TableId> = settings.tables.iter().map(|t| t.table.clone()).collect();
     let (at, shapes) = engine.pinned(&ids).await?;
@@ -115,6 +117,7 @@ async fn begin<E: Engine, P: Publisher>(
 async fn open_stream<E: Engine, P: Publisher>(
     engine: &mut E,
     publisher: &mut P,
+    settings: &Settings,
     source: &mut Source<E::Position>,
     shapes: &Shapes,
 ) -> Result<E::Stream, CaptureError> {
@@ -126,7 +129,7 @@ async fn open_stream<E: Engine, P: Publisher>(
     let tables = shapes.physical().into_iter().filter(|t| streaming(&t.id)).collect();
     let mut stream = match engine.stream(source.position(), tables).await {
         Err(CaptureError::Stop { message }) => {
-            relocate(engine, publisher, source, message).await?;
+            relocate(engine, publisher, settings, source, message).await?;
             engine.stream(source.position(), Vec::new()).await?
         }
         opened => opened?,
@@ -142,6 +145,7 @@ async fn open_stream<E: Engine, P: Publisher>(
 async fn relocate<E: Engine, P: Publisher>(
     engine: &mut E,
     publisher: &mut P,
+    settings: &Settings,
     source: &mut Source<E::Position>,
     message: String,
 ) -> Result<(), CaptureError> {
@@ -151,7 +155,9 @@ async fn relocate<E: Engine, P: Publisher>(
         let message = format!("{message}. Way out: load all tables anew: `instar reload FILE`");
         return Err(CaptureError::Stop { message });
     };
-    let ids: Vec<TableId> = source.state().tables.values().filter(|t| !t.retired).map(|t| t.id.clone()).collect();
+    // Those that the configuration takes out are retired where they stand: they may be gone at the source.
+    let staying = source.state().tables.values().filter(|t| !t.retired && settings.captures(&t.id));
+    let ids: Vec<TableId> = staying.map(|t| t.id.clone()).collect();
     let (at, shapes) = engine.pinned(&ids).await?;
     tracing::warn!(from = %source.position(), to = %at, reason = message, "all tables begin anew behind a gap in the log");
     for shape in shapes {

@@ -66,7 +66,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 return Ok(());
             }
             if self.full() {
-                self.commit().await?;
+                self.commit_soon().await?;
             }
         }
     }
@@ -86,6 +86,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if self.tools.publisher.pending().0 > 0 && !self.in_group {
             self.commit().await?;
         }
+        self.settle().await?;
         let wake = self.wake(copy_waits);
         let entry = tokio::select! {
             biased;
@@ -190,7 +191,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             ts_ms: part.ts_ms,
             snapshot: false,
             copying,
-            for_sink: None,
+            // Where the copy is for one sink, the row is for all, and the others have all of the table's rows.
+            for_sink: self.source.copy_for(&part.table),
         };
         let mut writer = self.batch.writer(&captured, &origin);
         let read = self.stream.rows(part.rows, self.resumed, &captured.published, &mut writer);
@@ -242,7 +244,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// A table that begins at a pinned place gives its first row: the stream has passed that place, whatever it told before.
     async fn begin_here(&mut self, table: &TableId) -> Result<(), CaptureError> {
-        let begins_at = self.source.state().table(table).and_then(|t| t.begin.as_ref()).map(|begin| begin.at.clone());
+        let begins_at = self.source.table(table).and_then(|t| t.begin.as_ref()).map(|begin| begin.at.clone());
         let Some(at) = begins_at.filter(|at| !self.source.position().reached(at)) else { return Ok(()) };
         let ts_ms = self.source.state().commit_ts_ms;
         self.source.moved(at, ts_ms);

@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{
     config::Config,
-    position::{Gtids, Position},
+    position::{Gtids, Position, mariadb::Domains},
     server::{Server, failed},
 };
 use crate::error::CaptureError;
@@ -89,8 +89,24 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
     result
 }
 
-/// The end of the log: everything that is committed lies before it.
+/// The end of the log: everything that is committed lies before it. The log can be read from here.
 pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
+    // On MariaDB the server reads its log file up to there: that takes long where the file is long.
+    end_by(config, server, conn, at_place).await
+}
+
+/// A place before which everything lies that is committed or visible now. Only for comparing: on MariaDB its GTIDs may name a group
+/// that is being written behind its offset.
+pub async fn bound(config: &Config, server: &Server, conn: &mut Conn) -> Result<Position, CaptureError> {
+    end_by(config, server, conn, |_, _| "SELECT @@GLOBAL.gtid_binlog_pos".to_owned()).await
+}
+
+async fn end_by(
+    config: &Config,
+    server: &Server,
+    conn: &mut Conn,
+    mariadb: impl Fn(&str, u64) -> String + Send,
+) -> Result<Position, CaptureError> {
     let fail = |error| failed(config, "reading the end of the log", &error);
     let sql = if !server.mariadb && server.version >= 80_200 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
     let row: Option<Row> = conn.query_first(sql).await.map_err(fail)?;
@@ -98,9 +114,7 @@ pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Po
     let (file, offset) = place
         .ok_or_else(|| CaptureError::Refused(format!("{}: the server writes no binary log; start it with log_bin", config.server())))?;
     let gtids = if server.mariadb {
-        let domains: Option<String> =
-            conn.query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))).await.map_err(fail)?;
-        Gtids::MariaDb(parse(config, &domains.unwrap_or_default())?)
+        Gtids::MariaDb(read_domains(config, conn, mariadb(&file, offset), &format!("{file}:{offset}")).await?)
     } else if server.gtids {
         let set: Option<String> = conn.query_first("SELECT @@GLOBAL.gtid_executed").await.map_err(fail)?;
         Gtids::MySql(parse(config, &set.unwrap_or_default())?)
@@ -108,6 +122,24 @@ pub async fn end(config: &Config, server: &Server, conn: &mut Conn) -> Result<Po
         Gtids::None
     };
     Ok(Position { gtids, server: server.identity.clone(), file, offset })
+}
+
+/// What MariaDB had committed at a place of its log. Empty where there was nothing yet; a place that the server does not find (its file
+/// was removed meanwhile) is no empty one.
+pub async fn domains(config: &Config, conn: &mut Conn, file: &str, offset: u64) -> Result<Domains, CaptureError> {
+    read_domains(config, conn, at_place(file, offset), &format!("{file}:{offset}")).await
+}
+
+fn at_place(file: &str, offset: u64) -> String {
+    format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''"))
+}
+
+async fn read_domains(config: &Config, conn: &mut Conn, sql: String, place: &str) -> Result<Domains, CaptureError> {
+    let text: Option<Option<String>> = conn.query_first(sql).await.map_err(|error| failed(config, "reading the place in the log", &error))?;
+    match text.flatten() {
+        Some(text) => parse(config, &text),
+        None => Err(CaptureError::Transient(format!("{}: the server does not know the place {place} of its log", config.server()))),
+    }
 }
 
 /// GTIDs from the server's text.

@@ -14,6 +14,9 @@ const PORT: u16 = 3306;
 /// The log may hold rows as long as the protocol allows.
 const PACKET: usize = 1 << 30;
 
+/// A connection on which nothing comes for this long is asked whether its other end is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
 /// A checked configuration: every option decided.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -24,6 +27,8 @@ pub struct Config {
     tls: Tls,
     /// How this reader presents itself to the server; no other replica may use it.
     pub server_id: u32,
+    /// Whether the configuration says it.
+    given_id: bool,
     pub heartbeat: Duration,
     pub row_metadata: RowMetadata,
     pub tables: Vec<TableId>,
@@ -42,9 +47,8 @@ impl Config {
         Ok(Self {
             host: url.host.clone(),
             port: url.port.unwrap_or(PORT),
-            server_id: source
-                .server_id
-                .unwrap_or_else(|| own_server_id(&url.host, &source.tables.iter().map(|t| t.table.clone()).collect::<Vec<_>>())),
+            server_id: source.server_id.unwrap_or_else(|| own_server_id("", &url.host, url.port.unwrap_or(PORT))),
+            given_id: source.server_id.is_some(),
             user,
             password: url.password.clone(),
             tls: source.tls.clone(),
@@ -53,6 +57,13 @@ impl Config {
             tables: source.tables.iter().map(|t| t.table.clone()).collect(),
             mapping: Mapping::new(&source.type_map),
         })
+    }
+
+    /// Takes the number of this pipeline, where the configuration gives none: two that read one server have two.
+    pub(super) fn read_for(&mut self, pipeline: &str) {
+        if !self.given_id {
+            self.server_id = own_server_id(pipeline, &self.host, self.port);
+        }
     }
 
     /// The server, for messages.
@@ -70,6 +81,7 @@ impl Config {
             .pass(self.password.as_ref().map(|password| password.reveal().to_owned()))
             .prefer_socket(false)
             .tcp_nodelay(true)
+            .tcp_keepalive(Some(KEEPALIVE))
             .max_allowed_packet(Some(PACKET))
             .ssl_opts(tls)
             .setup(setup)
@@ -107,12 +119,20 @@ fn tls_options(tls: &Tls) -> Option<SslOpts> {
 }
 
 /// A server id that is the same at every start and differs from pipeline to pipeline: above what people assign by hand.
-fn own_server_id(host: &str, tables: &[TableId]) -> u32 {
+fn own_server_id(pipeline: &str, host: &str, port: u16) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(host.as_bytes());
-    for table in tables {
-        hasher.update(table.to_string().as_bytes());
-        hasher.update(b"\0");
-    }
+    hasher.update(format!("{pipeline}\0{host}\0{port}").as_bytes());
     0x4000_0000 | (hasher.finalize() >> 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pipelines_of_one_server_present_themselves_apart() {
+        assert_ne!(own_server_id("a", "h", 3306), own_server_id("b", "h", 3306));
+        assert_ne!(own_server_id("a", "h", 3306), own_server_id("a", "h", 3307));
+        assert_eq!(own_server_id("a", "h", 3306), own_server_id("a", "h", 3306));
+    }
 }

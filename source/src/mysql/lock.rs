@@ -19,6 +19,8 @@ use crate::error::CaptureError;
 
 /// How often the connection is asked whether it still holds the lock.
 const WATCH: Duration = Duration::from_secs(1);
+/// A server that does not answer within this is gone, and the lock with it: another source may have it by then.
+const ANSWER: Duration = Duration::from_secs(10);
 /// The server refuses longer names.
 const LONGEST: usize = 64;
 
@@ -89,8 +91,8 @@ fn name(pipeline: &str) -> String {
 async fn watch(mut conn: Conn, name: String, lost: Arc<AtomicBool>) {
     loop {
         tokio::time::sleep(WATCH).await;
-        let held: Result<Option<Option<u8>>, _> = conn.exec_first("SELECT IS_USED_LOCK(?) = CONNECTION_ID()", (&name,)).await;
-        if !matches!(held, Ok(Some(Some(1)))) {
+        let asked = conn.exec_first::<Option<u8>, _, _>("SELECT IS_USED_LOCK(?) = CONNECTION_ID()", (&name,));
+        if !matches!(tokio::time::timeout(ANSWER, asked).await, Ok(Ok(Some(Some(1))))) {
             lost.store(true, Ordering::Release);
             return;
         }

@@ -84,6 +84,7 @@ impl Engine for MySql {
     type Reader = snapshot::Reader;
 
     async fn lock(&mut self, pipeline: &str) -> Result<(), CaptureError> {
+        self.config.read_for(pipeline);
         // The same connection may not ask for the lock that this process holds already.
         if self.lock.as_ref().is_none_or(Lock::is_lost) {
             self.lock = None;
@@ -105,7 +106,7 @@ impl Engine for MySql {
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         let (mut conn, server) = self.catalog().await?;
-        let end = catalog::end(&self.config, &server, &mut conn).await?;
+        let end = catalog::bound(&self.config, &server, &mut conn).await?;
         let now: Option<i64> =
             mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
                 .await
@@ -156,7 +157,8 @@ impl MySql {
         use schemas::ddl::mysql::{Parsed, apply, parse};
         let (conn, server) = self.catalog().await?;
         self.catalog = Some(conn);
-        let context = server.catalog_context(&table.id.namespace);
+        let mut context = server.catalog_context(&table.id.namespace);
+        context.explicit_defaults_for_timestamp = server.context.explicit_defaults_for_timestamp;
         let statement = match parse(ddl.as_bytes(), &context) {
             Parsed::Tables(statement) => statement,
             Parsed::Nothing | Parsed::Transaction(_) => return Ok(Explained::Nothing),

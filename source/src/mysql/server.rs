@@ -37,6 +37,8 @@ impl Server {
     pub fn catalog_context(&self, database: &str) -> Context {
         let mut context = self.context.clone();
         context.default_database = database.into();
+        // What SHOW CREATE TABLE prints says every default itself.
+        context.explicit_defaults_for_timestamp = true;
         context
     }
 }
@@ -55,9 +57,14 @@ fn setup(purpose: Purpose) -> Vec<String> {
         Purpose::Catalog => "utf8mb4",
         Purpose::Rows => "NULL",
     };
-    vec![format!(
+    let mut statements = vec![format!(
         "SET NAMES utf8mb4, character_set_results = {results}, SESSION time_zone = '+00:00', SESSION sql_mode = '', SESSION wait_timeout = 28800, SESSION net_write_timeout = 600, SESSION sql_quote_show_create = 1"
-    )]
+    )];
+    if purpose == Purpose::Rows {
+        // At any other level WITH CONSISTENT SNAPSHOT is passed over without an error.
+        statements.push("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".into());
+    }
+    statements
 }
 
 /// Opens a connection.

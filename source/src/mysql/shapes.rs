@@ -48,9 +48,13 @@ pub struct Shapes {
     known: BTreeMap<TableId, Table>,
     captured: BTreeSet<TableId>,
     skipped: BTreeMap<TableId, Skip>,
+    /// Tables on which the statement that the stream stands at had no effect.
+    passed: BTreeSet<TableId>,
     temporary: BTreeSet<(Session, TableId)>,
     /// Shapes of other tables as the catalog had them at a place ahead.
     ahead: Option<(Position, Vec<Table>)>,
+    /// Counts the changes of what is known.
+    generation: u64,
 }
 
 impl Shapes {
@@ -58,7 +62,13 @@ impl Shapes {
         Self { full_metadata, mapping, ..Self::default() }
     }
 
+    /// Another number whenever a shape may have changed.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub fn capture(&mut self, tables: Vec<Table>) {
+        self.generation += 1;
         for table in tables {
             self.captured.insert(table.id.clone());
             self.skipped.remove(&table.id);
@@ -74,6 +84,21 @@ impl Shapes {
     pub fn skip(&mut self, shape: Table, until: Position) {
         self.captured.insert(shape.id.clone());
         self.skipped.insert(shape.id.clone(), Skip { shape, until });
+    }
+
+    /// The statement that the stream stands at is passed over for this table, and for it alone.
+    pub fn pass(&mut self, table: TableId) {
+        self.passed.insert(table);
+    }
+
+    /// The stream is behind the statement.
+    pub fn passed(&mut self) {
+        self.passed.clear();
+    }
+
+    /// Whether a statement on this table means anything.
+    fn heeds(&self, table: &TableId) -> bool {
+        self.follows(table) && !self.passed.contains(table)
     }
 
     /// Gives the shapes of tables that are not captured, as they are at `at`.
@@ -92,6 +117,7 @@ impl Shapes {
             self.skipped.iter().filter(|(_, skip)| position.reached(&skip.until)).map(|(id, _)| id.clone()).collect();
         for id in arrived {
             if let Some(skip) = self.skipped.remove(&id) {
+                self.generation += 1;
                 self.known.insert(id, skip.shape);
             }
         }
@@ -145,9 +171,9 @@ impl Shapes {
     fn stand_or_forget(&mut self, tables: &[TableId], session: Session, what: &str, shapes_unknown: bool) -> Verdict {
         let real: Vec<&TableId> = tables.iter().filter(|id| !self.owns_temporary(session, id)).collect();
         let mut touched: Vec<TableId> = match (tables.is_empty(), real.is_empty()) {
-            (true, _) => self.followed(),
+            (true, _) => self.followed().into_iter().filter(|id| self.heeds(id)).collect(),
             (false, true) => Vec::new(),
-            (false, false) => real.iter().filter(|id| self.follows(id)).map(|id| (*id).clone()).collect(),
+            (false, false) => real.iter().filter(|id| self.heeds(id)).map(|id| (*id).clone()).collect(),
         };
         touched.sort();
         touched.dedup();
@@ -175,7 +201,12 @@ impl Shapes {
                 self.temporary_effect(effect, session);
                 continue;
             }
-            if self.skipped.contains_key(&effect.id) {
+            if self.skipped.contains_key(&effect.id) || self.passed.contains(&effect.id) {
+                continue;
+            }
+            // What is said to have no effect does not put another shape under the table's name either.
+            if effect.renamed_to.as_ref().is_some_and(|to| self.passed.contains(to)) {
+                self.known.remove(&effect.id);
                 continue;
             }
             if self.captured.contains(&effect.id) {
@@ -192,6 +223,7 @@ impl Shapes {
     }
 
     fn move_on(&mut self, id: TableId, shape: Option<Table>, renamed_to: Option<TableId>) {
+        self.generation += 1;
         match (shape, renamed_to) {
             (Some(mut shape), Some(to)) => {
                 self.known.remove(&id);
@@ -217,7 +249,7 @@ impl Shapes {
                 continue;
             }
             renames.push(format!("{} to {to}", effect.id));
-            tables.extend([&effect.id, to].into_iter().filter(|id| self.follows(id)).cloned());
+            tables.extend([&effect.id, to].into_iter().filter(|id| self.heeds(id)).cloned());
         }
         tables.sort();
         tables.dedup();
@@ -239,7 +271,7 @@ impl Shapes {
         }
         let moved = |effect: &&Effect| {
             let after = effect.shape.as_ref().zip(self.known.get(&effect.id));
-            self.follows(&effect.id)
+            self.heeds(&effect.id)
                 && !effect.temporary
                 && !self.owns_temporary(session, &effect.id)
                 && after.is_some_and(|(after, before)| moves_columns(before, after, &effect.changes))

@@ -118,10 +118,11 @@ impl Reader {
     async fn begin_once(&mut self, table: &Table, at: &Position) -> Result<bool, CaptureError> {
         if self.server.mariadb {
             // Only this says what the view covers: the log and gtid_binlog_pos are ahead of SELECT.
-            self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
             self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
-            let view = self.snapshot_place(table).await?;
-            return Ok(view.at_or_behind_in_files(at) || view.reached(at));
+            let (file, offset) = self.snapshot_offset(table).await?;
+            let view = Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset };
+            // GTIDs are asked for where the files cannot tell: the server reads its log file to find them.
+            return Ok(view.at_or_behind_in_files(at) || at.server != view.server && self.with_gtids(view).await?.reached(at));
         }
         match &at.gtids {
             Gtids::MySql(set) => {
@@ -141,13 +142,18 @@ impl Reader {
                 self.run(table, "UNLOCK TABLES").await?;
             }
         }
-        self.run(table, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
         Ok(true)
     }
 
     /// Where the open view of MariaDB stands.
     async fn snapshot_place(&mut self, table: &Table) -> Result<Position, CaptureError> {
+        let (file, offset) = self.snapshot_offset(table).await?;
+        self.with_gtids(Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset }).await
+    }
+
+    /// File and offset of the open view of MariaDB.
+    async fn snapshot_offset(&mut self, table: &Table) -> Result<(String, u64), CaptureError> {
         let rows: Vec<(String, String)> =
             self.conn.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await.map_err(|error| failed(&self.config, "copying", &error))?;
         let value = |name: &str| rows.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone());
@@ -160,13 +166,13 @@ impl Reader {
                 table.id
             )));
         };
-        let domains: Option<String> = self
-            .conn
-            .query_first(format!("SELECT BINLOG_GTID_POS('{}', {offset})", file.replace('\'', "''")))
-            .await
-            .map_err(|error| failed(&self.config, "copying", &error))?;
-        let gtids = Gtids::MariaDb(catalog::parse(&self.config, &domains.unwrap_or_default())?);
-        Ok(Position { gtids, server: self.server.identity.clone(), file, offset })
+        Ok((file, offset))
+    }
+
+    /// The same place, with MariaDB's GTIDs.
+    async fn with_gtids(&mut self, place: Position) -> Result<Position, CaptureError> {
+        let domains = catalog::domains(&self.config, &mut self.conn, &place.file, place.offset).await?;
+        Ok(Position { gtids: Gtids::MariaDb(domains), ..place })
     }
 
     /// Pins the table's shape in the open transaction and compares it.
@@ -327,7 +333,7 @@ impl ChunkReader for Reader {
             }
             match self.select(&sql, table, out).await? {
                 Some(rows) => {
-                    let read_at = catalog::end(&self.config, &self.server, &mut self.conn).await?;
+                    let read_at = catalog::bound(&self.config, &self.server, &mut self.conn).await?;
                     self.run(shape, "COMMIT").await?;
                     return Ok(Chunk::Read { rows, read_at });
                 }

@@ -121,11 +121,6 @@ impl Stream {
         self.groups.learn(at, tables);
     }
 
-    /// Takes the statement that the stream stands at as one that had no effect.
-    pub fn accept(&mut self) {
-        self.groups.accept();
-    }
-
     async fn receive(&mut self) -> Result<Event, CaptureError> {
         if let Some(ahead) = self.ahead.take() {
             return ahead;

@@ -65,19 +65,20 @@ impl LocalPublisher {
         self.topics.get(handle.0).ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", handle.0)))
     }
 
-    /// Puts the progress into the open transaction and writes it, off this thread.
-    async fn write(&mut self, progress: &Progress) -> Result<(), CaptureError> {
+    /// Puts the progress into the open transaction and has it written, off this thread, behind the one before it.
+    async fn hand_over(&mut self, progress: &Progress) -> Result<(), CaptureError> {
         let (topic, schema) = self.system().map(|s| (s.progress.clone(), s.progress_schema))?;
         self.buffer.clear();
         put_progress(&mut self.buffer, schema, progress);
         self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
+        self.written().await?;
         let transaction = std::mem::replace(&mut self.transaction, self.log.begin());
         self.commit = Some(tokio::task::spawn_blocking(move || transaction.commit()));
-        self.settle().await
+        Ok(())
     }
 
     /// Waits until the commit that is being written has ended.
-    async fn settle(&mut self) -> Result<(), CaptureError> {
+    async fn written(&mut self) -> Result<(), CaptureError> {
         let Some(commit) = &mut self.commit else { return Ok(()) };
         let ended = commit.await;
         self.commit = None;
@@ -88,7 +89,7 @@ impl LocalPublisher {
 impl Publisher for LocalPublisher {
     async fn start(&mut self) -> Result<Option<Progress>, CaptureError> {
         // What became of it stands in the log.
-        let _ended = self.settle().await;
+        let _ended = self.written().await;
         self.transaction = self.log.begin();
         let (log, prefix) = (self.log.clone(), self.prefix.clone());
         let (system, last) = blocking(move || {
@@ -161,10 +162,20 @@ impl Publisher for LocalPublisher {
     }
 
     async fn commit(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.write(progress).await
+        self.hand_over(progress).await?;
+        self.written().await
+    }
+
+    async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
+        self.hand_over(progress).await
+    }
+
+    async fn settle(&mut self) -> Result<(), CaptureError> {
+        self.written().await
     }
 
     async fn ends(&mut self, topic: TopicHandle) -> Result<Vec<Offset>, CaptureError> {
+        self.written().await?;
         Ok(self.log.ends(self.known(topic)?))
     }
 
@@ -173,7 +184,8 @@ impl Publisher for LocalPublisher {
         self.buffer.clear();
         put_event(&mut self.buffer, schema, event);
         self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
-        self.write(progress).await
+        self.hand_over(progress).await?;
+        self.written().await
     }
 }
 
@@ -208,5 +220,51 @@ fn failed(error: LogError) -> CaptureError {
         e @ (LogError::Absent(_) | LogError::Broken(_) | LogError::Topic(_) | LogError::Expired { .. } | LogError::Beyond { .. }) => {
             CaptureError::Transport(e.to_string())
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use runtime::log::LogOptions;
+    use schemas::event::SourceState;
+
+    use super::*;
+
+    fn progress(seq: u64) -> Progress {
+        Progress {
+            pipeline_id: "p".into(),
+            position: format!("at {seq}"),
+            rows_done: 0,
+            seq,
+            epoch: 0,
+            command: 0,
+            tables: BTreeMap::new(),
+            state: SourceState::Running,
+            message: String::new(),
+            ts_ms: 0,
+            commit_ts_ms: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn ends_lie_behind_what_was_handed_over() {
+        let directory = std::env::temp_dir().join(format!("instar-publisher-{}", std::process::id()));
+        let log = Log::open(&directory, LogOptions::default()).unwrap();
+        let mut publisher = LocalPublisher::new(log, "p");
+        assert_eq!(publisher.start().await.unwrap(), None);
+        let (topic, _) = publisher.topic("p.t", Some(1)).await.unwrap();
+        publisher.produce(topic, 0, None, b"older").unwrap();
+        publisher.commit_soon(&progress(1)).await.unwrap();
+        publisher.produce(topic, 0, None, b"newer").unwrap();
+        assert_eq!(publisher.ends(topic).await.unwrap(), [1]);
+        publisher.commit_soon(&progress(2)).await.unwrap();
+        publisher.settle().await.unwrap();
+        assert_eq!(publisher.ends(topic).await.unwrap(), [2]);
+        assert_eq!(publisher.start().await.unwrap(), Some(progress(2)));
+        drop(publisher);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

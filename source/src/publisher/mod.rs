@@ -39,7 +39,18 @@ pub trait Publisher: Send {
     /// Commits the open transaction with this progress. Durable when it returns.
     fn commit(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send;
 
-    /// The end offsets of a topic's lanes, behind everything committed.
+    /// Hands the open transaction over to be committed with this progress, and opens the next one; waits for an older one that was
+    /// handed over. Durable when [`Self::settle`] or a later commit has returned; an error shows there.
+    fn commit_soon(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send {
+        self.commit(progress)
+    }
+
+    /// Waits until what was handed over is durable.
+    fn settle(&mut self) -> impl Future<Output = Result<(), CaptureError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The end offsets of a topic's lanes, behind everything committed; what was handed over is settled first.
     fn ends(&mut self, topic: TopicHandle) -> impl Future<Output = Result<Vec<Offset>, CaptureError>> + Send;
 
     /// Commits the open transaction with this event and progress behind it.

@@ -3,50 +3,65 @@
 use std::time::Duration;
 
 use crate::world::{Options, World};
-use tests::pipeline::eventually;
+use tests::{pipeline::eventually, random::Random};
 
-/// A small generator: the seed is printed, so that a failing run can be looked at again.
-struct Random(u64);
+const KILLS: u64 = 30;
+const IN_FLIGHT: u64 = 500;
 
-impl Random {
-    fn new(name: &str) -> Self {
-        let seed = std::env::var("INSTAR_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_1234_u64);
-        println!("{name}: INSTAR_TEST_SEED={seed}");
-        Random(seed | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+/// How many rows the source has and the target has not; None: the target table is locked by a change that runs.
+async fn missing(world: &mut World) -> Option<u64> {
+    let sent = world.source.query("SELECT COUNT(*) FROM t").await.unwrap()[0][0].clone().unwrap();
+    let sent: u64 = String::from_utf8(sent).unwrap().parse().unwrap();
+    let there = world.target.query("SET lock_timeout = '200ms'; SELECT count(*) FROM t").await.ok()?;
+    let there: u64 = there[0][0].as_deref().unwrap().parse().unwrap();
+    Some(sent.abs_diff(there))
 }
 
-/// Kills `instar run` thirty times, each time while at least 500 rows are not on the target yet.
-async fn thirty_kills(name: &str, setup: &str, sink: &str, statement: impl Fn(u64, u64) -> String) {
-    let options = Options { sink, ..Options::default() };
+/// Freezes the process at a random moment. What its sessions at the target have begun ends by itself, or is rolled back by the kill.
+async fn freeze(world: &World, after: Duration) {
+    tokio::time::sleep(after).await;
+    world.pipeline.signal("-STOP");
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client' AND pid <> pg_backend_pid()";
+    eventually("the target's sessions are at rest", Duration::from_secs(20), async || world.target.value(busy).await.as_deref() == Some("0")).await;
+}
+
+/// Kills `instar run` thirty times, each time while at least 500 rows are not on the target.
+pub async fn thirty_kills(name: &str, setup: &str, options: Options<'_>, statement: impl Fn(u64, u64) -> String) {
     let mut world = World::with(name, setup, &["t"], options).await;
-    let mut random = Random::new(name);
+    let mut random = Random::seeded(name, 0x5eed_1234);
     world.start();
-    for kill in 0..30 {
-        let base = 10_000 * (kill + 1);
-        for part in 0..4 {
-            world.source.run(&statement(base + 1000 * part, base + 1000 * part + 999)).await;
+    let (mut kills, mut from) = (0, 1);
+    while kills < KILLS {
+        assert!(from < 3_000_000, "{kills} kills only");
+        // The rows are written while the process is frozen, so that it never has a quiet moment.
+        world.pipeline.signal("-STOP");
+        for _ in 0..4 {
+            world.source.run(&statement(from, from + 999)).await;
+            from += 1000;
         }
-        if kill % 5 == 2 {
-            world.source.run(&format!("ALTER TABLE t ADD COLUMN k{kill} INT NOT NULL DEFAULT {kill}")).await;
+        world.source.run(&format!("UPDATE t SET v = CONCAT(v, '!') WHERE n = {} LIMIT 200", kills % 3)).await;
+        if random.one_in(4) {
+            world.source.run(&format!("ALTER TABLE t ADD COLUMN c{from} INT NOT NULL DEFAULT {kills}")).await;
         }
-        let applied = world.count("t").await;
-        let sent: u64 = String::from_utf8(world.source.query("SELECT COUNT(*) FROM t").await.unwrap()[0][0].clone().unwrap()).unwrap().parse().unwrap();
-        let wait = random.below(120);
-        if sent.abs_diff(applied) >= 500 {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
+        world.pipeline.signal("-CONT");
+        let wait = random.below(400);
+        freeze(&world, Duration::from_millis(wait)).await;
+        if missing(&mut world).await.is_some_and(|rows| rows < IN_FLIGHT) {
+            world.pipeline.signal("-CONT");
+            continue;
         }
-        let applied = world.count("t").await;
-        println!("{name}: kill {kill} after {wait} ms with {} rows not applied", sent.abs_diff(applied));
         world.pipeline.kill();
+        let rows = missing(&mut world).await;
         world.pipeline.start();
+        if rows.is_none_or(|rows| rows < IN_FLIGHT) {
+            continue;
+        }
+        kills += 1;
+        println!("{name}: kill {kills} after {wait} ms with {rows:?} rows not applied");
+        // Some processes die while they start, others when they are at work.
+        if random.one_in(2) {
+            eventually("something is applied", Duration::from_secs(30), async || missing(&mut world).await < rows).await;
+        }
     }
     world.pipeline.caught_up();
     world.assert_equal().await;
@@ -54,14 +69,48 @@ async fn thirty_kills(name: &str, setup: &str, sink: &str, statement: impl Fn(u6
 
 #[tokio::test]
 async fn thirty_kills_lose_nothing_and_double_nothing() {
-    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40) NOT NULL, n INT NOT NULL);";
-    thirty_kills("kills_keyed", setup, "", |from, to| format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM seq_{from}_to_{to}")).await;
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(60) NOT NULL, n INT NOT NULL);";
+    thirty_kills("kills_keyed", setup, Options::default(), |from, to| {
+        format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM seq_{from}_to_{to}")
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn thirty_kills_double_nothing_without_a_key() {
-    let setup = "CREATE TABLE t (v VARCHAR(40) NOT NULL, n INT NOT NULL);";
-    thirty_kills("kills_keyless", setup, "    keyless: full_row\n", |from, to| format!("INSERT INTO t (v, n) SELECT CONCAT('row ', seq DIV 3), seq % 3 FROM seq_{from}_to_{to}")).await;
+    let setup = "CREATE TABLE t (v VARCHAR(60) NOT NULL, n INT NOT NULL);";
+    let options = Options { sink: "    keyless: full_row\n", ..Options::default() };
+    thirty_kills("kills_keyless", setup, options, |from, to| {
+        format!("INSERT INTO t (v, n) SELECT CONCAT('row ', seq DIV 3), seq % 3 FROM seq_{from}_to_{to}")
+    })
+    .await;
+}
+
+/// Whether one session in the target's database runs a statement that begins like this, and waits so.
+async fn running(world: &World, statement: &str, waits: &str) -> bool {
+    let sql = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE '{statement}%' AND {waits}"
+    );
+    world.target.value(&sql).await.as_deref() == Some("1")
+}
+
+#[tokio::test]
+async fn a_change_that_waits_for_the_target_table_survives_its_client() {
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL);\nINSERT INTO t SELECT seq, seq FROM seq_1_to_1000;";
+    let mut world = World::new("alter_waits", setup, &["t"]).await;
+    world.start();
+    // Someone reads the target table: the change waits for its lock, and its client dies meanwhile.
+    let reader = tests::postgres::Session::connect(&tests::postgres::database_url(&world.name)).await;
+    reader.run("BEGIN; SELECT count(*) FROM t").await;
+    world.source.run("ALTER TABLE t MODIFY v BIGINT NOT NULL").await;
+    world.source.run("INSERT INTO t VALUES (5000000, 5000000000)").await;
+    eventually("the change waits", Duration::from_secs(20), async || running(&world, "lock table", "wait_event_type = 'Lock'").await).await;
+    world.pipeline.kill();
+    world.pipeline.start();
+    reader.run("COMMIT").await;
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    assert_eq!(world.last_outcome("t").0, "applied");
 }
 
 #[tokio::test]
@@ -69,18 +118,21 @@ async fn an_alter_that_outlives_its_client_is_not_run_twice() {
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL);\nINSERT INTO t SELECT seq, seq FROM seq_1_to_1000;";
     let mut world = World::new("alter_outlives", setup, &["t"]).await;
     world.start();
-    // Someone reads the target table: the ALTER waits for the lock, and its client dies meanwhile.
-    let reader = tests::postgres::Session::connect(&tests::postgres::database_url(&world.name)).await;
-    reader.run("BEGIN; SELECT count(*) FROM t").await;
+    // An index that takes two seconds to build again, with which the ALTER takes that long.
+    world
+        .target
+        .run(
+            "CREATE FUNCTION slow(anyelement) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS \
+             $$ BEGIN PERFORM pg_sleep(0.002); RETURN 1; END $$; \
+             CREATE INDEX slow ON t (slow(v))",
+        )
+        .await;
     world.source.run("ALTER TABLE t MODIFY v BIGINT NOT NULL").await;
     world.source.run("INSERT INTO t VALUES (5000000, 5000000000)").await;
-    eventually("the ALTER waits", Duration::from_secs(20), async || {
-        world.target.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE '%alter%'").await.as_deref() == Some("1")
-    })
-    .await;
+    eventually("the ALTER runs", Duration::from_secs(20), async || running(&world, "alter table", "wait_event = 'PgSleep'").await).await;
     world.pipeline.kill();
+    assert!(running(&world, "alter table", "true").await, "the ALTER outlives its client");
     world.pipeline.start();
-    reader.run("COMMIT").await;
     world.pipeline.caught_up();
     world.assert_equal().await;
     assert_eq!(world.last_outcome("t").0, "applied");

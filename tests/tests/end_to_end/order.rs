@@ -72,10 +72,16 @@ async fn changes_of_an_empty_table_and_of_one_with_a_single_row_are_decided_with
     let mut world = World::new("decided_alone", setup, &["nothing", "single"]).await;
     world.start();
     for table in ["nothing", "single"] {
-        let begin = Instant::now();
-        world.source.run(&format!("ALTER TABLE {table} ADD COLUMN v INT NOT NULL DEFAULT 7")).await;
-        world.column_there(table, "v").await;
-        assert!(begin.elapsed() < Duration::from_secs(1), "{table}: {:?}", begin.elapsed());
+        // The quickest of three: a machine may be busy, but a change that waits for a later row or for a timer is never quick.
+        let mut quickest = Duration::MAX;
+        for column in ["u", "v", "w"] {
+            let begin = Instant::now();
+            world.source.run(&format!("ALTER TABLE {table} ADD COLUMN {column} INT NOT NULL DEFAULT 7")).await;
+            world.column_there(table, column).await;
+            quickest = quickest.min(begin.elapsed());
+        }
+        println!("{table}: {quickest:?}");
+        assert!(quickest < Duration::from_secs(1), "{table}: {quickest:?}");
     }
     world.assert_equal().await;
 }
@@ -92,7 +98,7 @@ async fn a_held_table_queues_its_changes_and_the_others_go_on() {
     world.source.run("ALTER TABLE free ADD COLUMN w INT NOT NULL DEFAULT 5").await;
     world.source.run("ALTER TABLE held ADD COLUMN b INT NULL").await;
     world.source.run("INSERT INTO free VALUES (2, 2, 6)").await;
-    let (code, printed) = world.pipeline.wait("caught-up", 60);
+    let (code, printed) = world.pipeline.wait("settled", 60);
     assert_eq!(code, 4, "{printed}");
     assert!(printed.contains("held_queue.held"), "{printed}");
     assert_eq!(world.table_state("held"), "held");

@@ -15,6 +15,8 @@ pub struct World {
     pub target: postgres::Session,
     pub pipeline: Pipeline,
     pub tables: Vec<String>,
+    /// The source server.
+    pub source_url: String,
 }
 
 /// What differs from the usual.
@@ -40,7 +42,7 @@ impl World {
         session.script(setup).await;
         let target = postgres::Session::fresh_database(name).await;
         let pipeline = Pipeline::new(name, "");
-        let world = World { name: name.into(), source: session, target, pipeline, tables: tables.iter().map(|t| (*t).to_owned()).collect() };
+        let world = World { name: name.into(), source: session, target, pipeline, tables: tables.iter().map(|t| (*t).to_owned()).collect(), source_url: url };
         world.configure(&options);
         world
     }
@@ -49,10 +51,9 @@ impl World {
     pub fn configure(&self, options: &Options<'_>) {
         let tables: Vec<String> = self.tables.iter().map(|t| format!("{}.{t}", self.name)).collect();
         let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-        let url = options.source_url.clone().unwrap_or_else(|| source::url("mariadb"));
         let setup = Setup {
             name: &self.name,
-            source_url: &url,
+            source_url: &self.source_url,
             database: &self.name,
             tables: &tables,
             target_database: &self.name,
@@ -79,7 +80,7 @@ impl World {
 
     /// A further session at the source, in the test's database.
     pub async fn session(&self) -> source::Session {
-        let mut session = source::Session::connect(&source::url("mariadb")).await;
+        let mut session = source::Session::connect(&self.source_url).await;
         session.run(&format!("USE `{}`", self.name)).await;
         session
     }

@@ -72,12 +72,10 @@ fn topics(root: &Section<'_>, pipeline: &str) -> Option<Topics> {
         Some(node) => name(node),
         None => Some(pipeline.to_owned()),
     };
-    let truncate = [("publish", TruncateEvents::Publish), ("stop", TruncateEvents::Stop)];
-    Some(Topics {
-        prefix: prefix?,
-        transport: Transport::Local(local(section.section("local").as_ref())),
-        truncate: section.choice("truncate", &truncate, TruncateEvents::Publish),
-    })
+    // All is read before a problem ends this, so that no key is called unknown because another one is wrong.
+    let transport = Transport::Local(local(section.section("local").as_ref()));
+    let truncate = section.choice("truncate", &[("publish", TruncateEvents::Publish), ("stop", TruncateEvents::Stop)], TruncateEvents::Publish);
+    Some(Topics { prefix: prefix?, transport, truncate })
 }
 
 fn local(section: Option<&Section<'_>>) -> LocalTopics {

@@ -126,8 +126,19 @@ fn captured(entry: &Node<'_>, namespace: Option<&str>) -> Option<CapturedTable> 
     Some(CapturedTable { table: table?, columns, exclude_columns, key, filter })
 }
 
-/// `namespace.table`, or a table of the URL's database.
+/// `namespace.table`, or a table of the URL's database. A part may stand in backquotes, as MySQL writes it; without them the first dot divides.
 pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> Option<TableId> {
+    if text.starts_with('`') || text.contains(".`") {
+        let parts = quoted(text).unwrap_or_default();
+        return match (parts.as_slice(), namespace) {
+            ([namespace, name], _) if !namespace.is_empty() && !name.is_empty() => Some(TableId::new(namespace, name)),
+            ([name], Some(namespace)) if !name.is_empty() => Some(TableId::new(namespace, name)),
+            _ => {
+                node.problem(format!("{text:?} is not `database`.`table`"));
+                None
+            }
+        };
+    }
     if text.contains('*') {
         node.problem(format!("{text}: a pattern of tables is not built yet; name each table"));
         return None;
@@ -145,6 +156,43 @@ pub(super) fn table_id(node: &Node<'_>, text: &str, namespace: Option<&str>) -> 
         return None;
     }
     Some(TableId::new(namespace, name))
+}
+
+/// The parts of a name of which some stand in backquotes, undone; nothing where it is not whole.
+fn quoted(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let (part, after) = match rest.strip_prefix('`') {
+            Some(inside) => unquote(inside)?,
+            None => {
+                let (part, after) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+                (part.to_owned(), after)
+            }
+        };
+        parts.push(part);
+        if after.is_empty() {
+            return Some(parts);
+        }
+        rest = after.strip_prefix('.')?;
+    }
+}
+
+/// The text up to the closing backquote, a doubled one being one of the text; and what follows.
+fn unquote(inside: &str) -> Option<(String, &str)> {
+    let mut text = String::new();
+    let mut rest = inside;
+    loop {
+        let (before, after) = rest.split_once('`')?;
+        text.push_str(before);
+        match after.strip_prefix('`') {
+            None => return Some((text, after)),
+            Some(more) => {
+                text.push('`');
+                rest = more;
+            }
+        }
+    }
 }
 
 /// `tls:` of a source or a sink. A CA without a mode asks for full verification: it would have no use otherwise.

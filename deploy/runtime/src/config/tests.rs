@@ -54,6 +54,18 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn names_in_backquotes_may_hold_dots() {
+    let pipeline = load(&LEAST.replace("[shop.orders, customers]", r#"['`my.base`.`we.ird``t`', 'shop.`a.b`', '`c.d`', 'shop.plain.dot', 'shop.tick`', '`*`']"#)).unwrap();
+    let tables: Vec<(String, String)> = pipeline.source.tables.iter().map(|t| (t.table.namespace.clone(), t.table.name.clone())).collect();
+    let expected = [("my.base", "we.ird`t"), ("shop", "a.b"), ("shop", "c.d"), ("shop", "plain.dot"), ("shop", "tick`"), ("shop", "*")];
+    assert_eq!(tables, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    for text in ["'`a`b'", "'`a'", "'`a`.``'", "'`a`.b.c'"] {
+        let found = problems(&LEAST.replace("[shop.orders, customers]", &format!("[{text}]")));
+        assert!(found[0].contains("is not `database`.`table`"), "{found:?}");
+    }
+}
+
+#[test]
 fn everything_that_is_said_is_taken() {
     let pipeline = load(
         "\
@@ -197,6 +209,10 @@ fn a_file_that_is_half_written_says_where_and_what_is_missing() {
             ],
         ),
         (
+            "pipeline: x\ntopics: { prefix: a b, truncate: stop, local: { partitions: 2 } }\nsource: { engine: mysql, url: 'mysql://h/d', tables: [a] }\nsinks: {}\n",
+            vec!["shop.yaml: line 2: topics.prefix: \"a b\" is no name; use at most 40 letters, digits, _, - and ."],
+        ),
+        (
             "pipeline: x\nsource: mysql\nsinks: [a]\n",
             vec![
                 "shop.yaml: line 2: source: takes keys with values, not a value",
@@ -254,10 +270,10 @@ fn columns_and_types_that_cannot_be_mapped_are_named() {
     assert_eq!(
         problems(&text),
         [
+            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
             "shop.yaml: line 6: source.type_map.dat: dat is neither a type of the source (date, bigint unsigned) nor \
              database.table.column; did you mean date?",
             "shop.yaml: line 6: source.type_map.orders.d: orders.d is not a whole name; write database.table.column",
-            "shop.yaml: line 6: source.type_map.shop.orders.n: \"text\" is not one of string",
         ]
     );
 }

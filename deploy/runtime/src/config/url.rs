@@ -13,8 +13,12 @@ pub(super) fn parse(template: &str) -> Result<Url, String> {
     let literal = |after: &str, value: &str| if after.contains('@') { encode(value) } else { value.to_owned() };
     let text = substitute(template, literal)?;
     let (scheme, rest) = text.split_once("://").ok_or("is no URL; write scheme://user:password@host:port/database")?;
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, database) = before.split_once('/').unwrap_or((before, ""));
+    // What follows would be taken for a host or a parameter, and shown.
+    if !authority.contains('@') && rest.contains('@') {
+        return Err("has a / or ? in its user or password; write / as %2F, ? as %3F and @ as %40".into());
+    }
     let (user, address) = match authority.rsplit_once('@') {
         Some((user, address)) => (Some(user), address),
         None => (None, authority),
@@ -125,6 +129,8 @@ mod tests {
     fn what_is_wrong_is_said_without_the_password() {
         for (text, message) in [
             ("shop", "is no URL; write scheme://user:password@host:port/database"),
+            ("mysql://u:sec/ret@h/d", "has a / or ? in its user or password; write / as %2F, ? as %3F and @ as %40"),
+            ("mysql://u:sec?ret@h/d", "has a / or ? in its user or password; write / as %2F, ? as %3F and @ as %40"),
             ("mysql://u:secret@/d", "has no host"),
             ("mysql://u:secret@h:x1/d", "\"x1\" is not a port"),
             ("mysql://u:secret%@h/d", "a % is not followed by two hexadecimal digits; write a % itself as %25"),

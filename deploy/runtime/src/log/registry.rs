@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use redb::{Database, ReadableTable};
+use redb::{Database, Durability, ReadableTable};
 
 use super::{
     Log, LogError, guard,
@@ -10,7 +10,8 @@ use super::{
 };
 
 impl Log {
-    /// Registers a schema under a subject and returns its id, from 1; the same schema gives the same id. On disk when it returns.
+    /// Registers a schema under a subject and returns its id, from 1; the same schema gives the same id. On disk with the next
+    /// commit: nothing that names the id can be there before.
     pub fn register(&self, subject: &str, schema: &Json) -> Result<u32, LogError> {
         let text = schema.to_string();
         let _writer = guard(self.0.writer.lock());
@@ -39,7 +40,9 @@ impl Log {
 }
 
 fn register(database: &Database, subject: &str, text: &str) -> Result<u32, redb::Error> {
-    let transaction = database.begin_write()?;
+    let mut transaction = database.begin_write()?;
+    // Records that name the id come in a later transaction, whose sync is this one's too.
+    transaction.set_durability(Durability::None)?;
     let id = {
         let mut ids = transaction.open_table(SCHEMA_IDS)?;
         let known = ids.get(text)?.map(|id| id.value());

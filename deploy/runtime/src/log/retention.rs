@@ -59,7 +59,8 @@ impl Log {
     }
 }
 
-/// Removes blocks within a transaction and notes the lanes' new beginnings.
+/// Removes blocks within a transaction and notes the lanes' new beginnings. Returns whether all that may go is gone: where not, the next
+/// commit looks again, so that the log shrinks as fast as it is written.
 pub(super) fn expire(
     rows: &mut Rows<'_>,
     options: &LogOptions,
@@ -67,7 +68,7 @@ pub(super) fn expire(
     sinks: &Sinks,
     moves: &mut Moves,
     now: u64,
-) -> Result<(), redb::Error> {
+) -> Result<bool, redb::Error> {
     let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
     let mut left = AT_MOST;
     for topic in state.topics.values() {
@@ -89,7 +90,7 @@ pub(super) fn expire(
             }
         }
     }
-    Ok(())
+    Ok(left > 0)
 }
 
 /// What every known sink has applied; None where no sink is known.

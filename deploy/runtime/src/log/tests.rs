@@ -160,6 +160,10 @@ fn the_same_schema_has_the_same_id_under_every_subject_and_after_a_restart() {
     assert_eq!(log.register("t-key", &a).unwrap(), 1);
     assert_eq!(log.register("t-value", &b).unwrap(), 2);
     assert_eq!(log.register("u-key", &a).unwrap(), 1);
+    let topic = log.topic("t", Some(1), Keep::Forever).unwrap();
+    let mut transaction = log.begin();
+    transaction.append(&topic, 0, None, b"the first record that names them").unwrap();
+    transaction.commit().unwrap();
     drop(log);
     let log = Log::open(&directory.0, LogOptions::default()).unwrap();
     assert_eq!(log.register("t-value", &json!({"name": "a", "fields": [], "type": "record"})).unwrap(), 1);
@@ -190,6 +194,27 @@ fn append_at(log: &Log, topic: &Topic, value: &str, now: u64) {
     let mut transaction = log.begin();
     transaction.append(topic, 0, None, value.as_bytes()).unwrap();
     transaction.commit_at(now).unwrap();
+}
+
+#[test]
+fn retention_keeps_pace_with_many_blocks() {
+    let directory = Directory::new("pace");
+    let log = Log::open(&directory.0, LogOptions { partitions: 1, retention: Duration::from_secs(600) }).unwrap();
+    let rows = log.topic("rows", Some(600), Keep::Retention).unwrap();
+    let events = log.topic("events", None, Keep::Forever).unwrap();
+    let mut transaction = log.begin();
+    for lane in 0..600 {
+        transaction.append(&rows, lane, None, b"row").unwrap();
+    }
+    transaction.commit_at(0).unwrap();
+    let gone = || log.starts(&rows).iter().filter(|start| **start == 1).count();
+    // One look has its bounds; as long as there is more to remove the next commit looks too.
+    let mut seen = Vec::new();
+    for millisecond in 1..5 {
+        append_at(&log, &events, "later", 11 * MINUTE + millisecond);
+        seen.push(gone());
+    }
+    assert_eq!(seen, [256, 512, 600, 600]);
 }
 
 #[test]

@@ -202,8 +202,9 @@ impl Transaction {
             }
             if now.saturating_sub(looked) >= retention::PAUSE {
                 let sinks = guard(log.0.sinks.read());
-                retention::expire(&mut rows, &log.0.options, state, &sinks, &mut moves, now)?;
-                looked = now;
+                if retention::expire(&mut rows, &log.0.options, state, &sinks, &mut moves, now)? {
+                    looked = now;
+                }
             }
             let mut lanes = transaction.open_table(LANES)?;
             for (key, at) in &moves {

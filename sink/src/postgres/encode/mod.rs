@@ -73,7 +73,9 @@ impl Encoder {
             Encoder { row: Vec::new(), key: Vec::new(), columns: Vec::new(), field_columns: Vec::new(), key_columns: Vec::new(), nulls: 0 };
         for field in &rows.fields {
             let column = target.by_id(field.column).filter(|c| c.generated.is_none());
-            encoder.row.push(step(source, field, column, cut)?);
+            // A key that is cut would be another row's.
+            let in_key = rows.key.iter().any(|key| key.column == field.column);
+            encoder.row.push(step(source, field, column, cut && !in_key)?);
             encoder.field_columns.push(column.map(|_| encoder.columns.len()));
             encoder.columns.extend(column.map(|c| c.name.clone()));
         }
@@ -268,4 +270,34 @@ fn printed(reader: &mut Reader<'_>, field: &Field) -> Result<String, WireError> 
         }
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::{
+        native::{Native, postgres::Native as Pg},
+        table::TableId,
+        wire::codec::put_bytes,
+    };
+
+    use super::*;
+
+    #[test]
+    fn text_is_cut_where_it_may_be_but_never_a_key() {
+        let of = |length| Native::Postgres(Pg::VarChar { length: Some(length) });
+        let table = |length| {
+            let columns = vec![Column::new(0, "code", of(length)).not_null(), Column::new(1, "note", of(length)).not_null()];
+            Table::new(TableId::new("shop", "t"), columns, &["code"])
+        };
+        let (source, target) = (table(10), table(3));
+        let encoder = Encoder::new(&source, &RowSchema::new(&source), &target, true).unwrap();
+        let row = |code: &str, note: &str| {
+            let (mut row, mut out) = (Vec::new(), Vec::new());
+            put_bytes(&mut row, code.as_bytes());
+            put_bytes(&mut row, note.as_bytes());
+            encoder.row(&row, &mut out).map(|()| out)
+        };
+        assert_eq!(row("abc", "abcdef").unwrap(), b"\0\x02\0\0\0\x03abc\0\0\0\x03abc");
+        assert_eq!(row("abcd", "x"), Err(Misfit { field: 0, problem: Problem::TooLong { characters: 3 } }));
+    }
 }

@@ -74,6 +74,10 @@ struct World {
     /// `(table, value)`: a row whose second column has this value cannot be read.
     bad: Option<(TableId, i64)>,
     faults: usize,
+    /// What lies before this place of the log is gone.
+    lost: usize,
+    /// How often the stream was opened.
+    opened: usize,
 }
 
 /// The server; clones are the same one.
@@ -213,6 +217,23 @@ impl Server {
         self.world().faults = n;
     }
 
+    /// The log so far is gone.
+    pub fn lose_log(&self) {
+        let mut world = self.world();
+        world.lost = world.log.len();
+        world.opened = 0;
+    }
+
+    pub fn opened(&self) -> usize {
+        self.world().opened
+    }
+
+    pub fn drop_table(&self, name: &str) {
+        let mut world = self.world();
+        world.tables.remove(&id(name));
+        world.append(Logged::Foreign);
+    }
+
     pub fn end(&self) -> Place {
         Place(self.world().log.len())
     }
@@ -280,6 +301,11 @@ impl Engine for Fake {
 
     async fn stream(&self, from: &Place, tables: Vec<Table>) -> Result<FakeStream, CaptureError> {
         tokio::task::yield_now().await;
+        let mut world = self.0.world();
+        world.opened += 1;
+        if from.0 < world.lost {
+            return Err(CaptureError::Stop { message: format!("the log begins behind {from}") });
+        }
         let captured = tables.into_iter().map(|t| (t.id, Place(0))).collect();
         Ok(FakeStream { server: self.0.clone(), at: *from, captured, passed: Vec::new(), queue: VecDeque::new() })
     }

@@ -170,3 +170,26 @@ async fn a_truncate_stops_where_the_configuration_says_so() {
     world.check(&["a", "b"]);
     assert_eq!(world.kinds(), [EventKind::Initial, EventKind::Reload]);
 }
+
+#[tokio::test]
+async fn a_lost_log_is_not_asked_for_again_and_again_and_a_reload_of_all_leads_on() {
+    let mut world = world();
+    world.until_caught_up().await;
+    world.server.insert(&[("a", 6, 6)]);
+    world.server.drop_table("a");
+    world.server.insert(&[("b", 6, 6)]);
+    world.server.lose_log();
+    // A command that does not lead on is tried once.
+    world.reload("b");
+    world.killed_after(200).await;
+    assert!(world.progress().message.contains("instar reload FILE"), "{}", world.progress().message);
+    assert_eq!(world.server.opened(), 2);
+    // The table that is gone is taken out together with the reload.
+    world.settings.tables = vec![captured("b")];
+    world.command(&Command::Reload { table: None, sink: None });
+    world.until_caught_up().await;
+    world.server.insert(&[("b", 7, 7)]);
+    world.until_caught_up().await;
+    world.check(&["b"]);
+    assert!(world.kinds().contains(&EventKind::Retire));
+}

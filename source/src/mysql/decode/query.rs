@@ -4,6 +4,10 @@ use schemas::ddl::mysql::Context;
 
 use super::{Malformed, compressed, cursor::Cursor};
 
+/// MariaDB's flag for `explicit_defaults_for_timestamp`, and since when it is written: a session may have set its own.
+const EXPLICIT: u32 = 1 << 24;
+const EXPLICIT_IN_FLAGS: u32 = 100_609;
+
 /// A statement as the log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
@@ -27,6 +31,8 @@ pub struct Status {
     /// Collation id of utf8mb4's default.
     pub utf8mb4_collation: Option<u16>,
     pub explicit_defaults_for_timestamp: Option<bool>,
+    /// Bits of the session's options.
+    pub flags: Option<u32>,
     /// MariaDB: character set id and collation id pairs that differ from the server's.
     pub character_set_collations: Vec<(u16, u16)>,
 }
@@ -99,6 +105,9 @@ impl Query {
             }
         }
         context.time_zone_offset_seconds = status.time_zone.as_deref().and_then(offset);
+        if let Some(flags) = status.flags.filter(|_| base.mariadb && base.version >= EXPLICIT_IN_FLAGS) {
+            context.explicit_defaults_for_timestamp = flags & EXPLICIT != 0;
+        }
         if let Some(explicit) = status.explicit_defaults_for_timestamp {
             context.explicit_defaults_for_timestamp = explicit;
         }
@@ -125,7 +134,7 @@ impl Status {
         while !cursor.is_empty() {
             let code = cursor.u8()?;
             match code {
-                0 => cursor.skip(4)?,
+                0 => status.flags = Some(cursor.u32()?),
                 1 => status.sql_mode = Some(cursor.u64()?),
                 2 => {
                     let n = usize::from(cursor.u8()?);
@@ -207,7 +216,7 @@ mod tests {
     #[test]
     fn a_statement_carries_its_own_settings() {
         let status = [
-            &[0, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 6, 3, b's', b't', b'd', 4, 8, 0, 8, 0, 45, 0, 5, 6][..],
+            &[0, 0, 0, 0, 1, 1, 4, 0, 0, 0, 0, 0, 0, 0, 6, 3, b's', b't', b'd', 4, 8, 0, 8, 0, 45, 0, 5, 6][..],
             b"+05:30",
             &[8, 8, 0, 200, 1],
         ]
@@ -223,6 +232,20 @@ mod tests {
         assert_eq!((context.charset.as_str(), context.server_collation.as_str()), ("latin1", "utf8mb4_general_ci"));
         assert_eq!(context.database_collation.as_deref(), Some("latin1_swedish_ci"));
         assert_eq!((context.time_zone_offset_seconds, context.default_database.as_str()), (Some(19_800), "shop"));
+        assert!(context.explicit_defaults_for_timestamp);
+    }
+
+    #[test]
+    fn mariadb_says_in_a_flag_how_timestamps_are_meant() {
+        let context = |flags: u8, base: Context| {
+            let query = Query::read(&body(&[0, 0, 0, 0, flags], "shop", b"ALTER TABLE t ADD x TIMESTAMP"), Form::Plain, true).unwrap();
+            query.context(&base, |_| None).explicit_defaults_for_timestamp
+        };
+        assert!(context(1, Context::new(true, 101_119)));
+        assert!(!context(0, Context::new(true, 101_119)));
+        // Before it was a session's own, the server's setting counts; MySQL has a variable of its own.
+        assert!(context(0, Context::new(true, 100_600)));
+        assert!(context(0, Context::new(false, 80_035)));
     }
 
     #[test]

@@ -53,6 +53,16 @@ struct Group {
     savepoints: bool,
 }
 
+/// A table as the log writes its rows.
+#[derive(Debug)]
+struct Mapped {
+    /// The TABLE_MAP event's body.
+    body: Vec<u8>,
+    map: Arc<TableMap>,
+    /// The shapes' generation that it was found to agree with.
+    agrees: Option<u64>,
+}
+
 /// The stream's state between two events.
 #[derive(Debug)]
 pub struct Groups {
@@ -63,7 +73,7 @@ pub struct Groups {
     position: Position,
     file: String,
     offset: u64,
-    maps: HashMap<u64, (Vec<u8>, Arc<TableMap>)>,
+    maps: HashMap<u64, Mapped>,
     group: Option<Group>,
     ready: VecDeque<Entry<Position, Rows>>,
     /// The event the stream stands at.
@@ -113,8 +123,12 @@ impl Groups {
         self.shapes.arrive(&self.position);
     }
 
-    /// Passes over a table up to `until`; nothing is passed over where the stream is there already.
+    /// Passes over a table up to `until`; where the stream is there already, over the statement that it stands at, if it stands at one.
     pub fn skip(&mut self, table: Table, until: Position) {
+        if until == self.position && self.stands_at_statement() {
+            self.shapes.pass(table.id);
+            return;
+        }
         self.shapes.skip(table, until);
         self.shapes.arrive(&self.position);
     }
@@ -128,14 +142,9 @@ impl Groups {
         !self.ready.is_empty()
     }
 
-    /// Takes the statement that the stream stands at as one without effect.
-    pub fn accept(&mut self) {
-        if self.standing.as_ref().is_some_and(|event| matches!(event.kind, kind::QUERY | kind::QUERY_COMPRESSED)) {
-            self.standing = None;
-            if self.group.as_ref().is_none_or(|group| !group.begun) {
-                self.end_group();
-            }
-        }
+    fn stands_at_statement(&self) -> bool {
+        let statements = [kind::QUERY, kind::QUERY_COMPRESSED, kind::EXECUTE_LOAD_QUERY];
+        self.standing.as_ref().is_some_and(|event| statements.contains(&event.kind))
     }
 
     /// The event that the stream stood at, to be judged again.
@@ -149,7 +158,10 @@ impl Groups {
             self.offset = behind(self.offset, event.log_pos);
         }
         match self.step(&event, now_ms) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.shapes.passed();
+                Ok(())
+            }
             Err(Halt::Failed(CaptureError::Stop { message })) => {
                 Err(CaptureError::Stop { message: format!("{message}, at {}", self.place(&event)) })
             }
@@ -172,8 +184,11 @@ impl Groups {
     fn step(&mut self, event: &Event, now_ms: i64) -> Step {
         match event.kind {
             kind::ROTATE => self.rotate(event),
+            kind::FORMAT_DESCRIPTION => self.new_file(event),
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => {
                 if self.group.is_none() {
+                    // What came since the last group, a new file's head, is behind us too.
+                    self.advance(None);
                     self.ready.push_back(Entry::Idle { position: self.position.clone(), ts_ms: now_ms });
                 }
                 Ok(())
@@ -231,6 +246,25 @@ impl Groups {
         Ok(())
     }
 
+    /// A file's own head (the one that is sent before the middle of a file has no place): a group that is open there has no end, for
+    /// the server died while it wrote it, and took it back when it started again.
+    fn new_file(&mut self, event: &Event) -> Step {
+        let Some(group) = self.group.as_ref().filter(|_| event.log_pos != 0) else { return Ok(()) };
+        let ts_ms = group.ts_ms;
+        let tables = if group.passed_on { self.group_tables() } else { Vec::new() };
+        if !tables.is_empty() {
+            let message = format!(
+                "the server died in the middle of a transaction with rows of {}, and took it back; a part of it was published: reload",
+                names(&tables)
+            );
+            return Err(Halt::Stand { tables, ddl: None, message });
+        }
+        self.group = None;
+        self.advance(None);
+        self.ready.push_back(Entry::Idle { position: self.position.clone(), ts_ms });
+        Ok(())
+    }
+
     fn open(&mut self, group: Group) -> Step {
         if self.group.is_some() {
             let message = "a group of the log does not end before the next begins: a part of it could not be read".into();
@@ -263,17 +297,20 @@ impl Groups {
 
     fn table_map(&mut self, event: &Event) -> Step {
         let id = rows::table_id(&event.body)?;
-        if self.maps.get(&id).is_some_and(|(bytes, map)| *bytes == event.body && !self.shapes.follows(&map.table)) {
+        let known = self.maps.get(&id).filter(|mapped| mapped.body == event.body);
+        let generation = Some(self.shapes.generation());
+        if known.is_some_and(|mapped| mapped.agrees == generation || !self.shapes.follows(&mapped.map.table)) {
             return Ok(());
         }
-        let map = match self.maps.get(&id) {
-            Some((bytes, map)) if *bytes == event.body => Arc::clone(map),
-            Some(_) | None => Arc::new(TableMap::read(&event.body, self.server.mariadb)?),
+        let map = match known {
+            Some(mapped) => Arc::clone(&mapped.map),
+            None => Arc::new(TableMap::read(&event.body, self.server.mariadb)?),
         };
-        if self.shapes.follows(&map.table) {
+        let followed = self.shapes.follows(&map.table);
+        if followed {
             self.judge(&map)?;
         }
-        self.maps.insert(id, (event.body.clone(), map));
+        self.maps.insert(id, Mapped { body: event.body.clone(), map, agrees: generation.filter(|_| followed) });
         Ok(())
     }
 
@@ -294,7 +331,7 @@ impl Groups {
 
     fn rows(&mut self, event: &Event, kind: Kind) -> Step {
         let id = rows::table_id(&event.body)?;
-        let Some((_, map)) = self.maps.get(&id) else {
+        let Some(Mapped { map, .. }) = self.maps.get(&id) else {
             // The dummy that only ends a statement.
             if id == 0xff_ffff {
                 return Ok(());
@@ -332,8 +369,8 @@ impl Groups {
     fn partial_rows(&mut self, event: &Event) -> Step {
         let id = rows::table_id(&event.body)?;
         match self.maps.get(&id) {
-            Some((_, map)) if !self.shapes.follows(&map.table) => Ok(()),
-            Some((_, map)) => Err(Halt::Stand {
+            Some(Mapped { map, .. }) if !self.shapes.follows(&map.table) => Ok(()),
+            Some(Mapped { map, .. }) => Err(Halt::Stand {
                 tables: vec![map.table.clone()],
                 ddl: None,
                 message: format!(

@@ -1,7 +1,7 @@
 //! Statements of the log: transaction control, and what changes shapes.
 
 use schemas::{
-    ddl::mysql::{Context, Control},
+    ddl::mysql::{Context, Control, Parsed, parse},
     table::TableId,
 };
 
@@ -58,6 +58,10 @@ impl Groups {
 
     /// A statement that failed on the server, or that shares its group with rows, must not be one of captured tables.
     fn inside_or_failed(&self, query: &Query, context: &Context, session: Session) -> Step {
+        // Savepoints and the like are the rule; the shapes are not copied for them.
+        if matches!(parse(&query.text, context), Parsed::Nothing | Parsed::Transaction(_)) {
+            return Ok(());
+        }
         let why = if query.error_code == 0 {
             "the statement stands in one group with rows".to_owned()
         } else {
