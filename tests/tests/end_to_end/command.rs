@@ -212,7 +212,7 @@ async fn the_pages_of_a_process_say_what_it_does() {
     let (code, printed) = world.pipeline.wait("settled", 30);
     assert_eq!(code, 3, "{printed}");
     let body = ready(&world.pipeline, 503).await;
-    assert!(body.contains("target: stopped") && body.contains("pages.t") && body.contains("reload"), "{body}");
+    assert!(body.contains("target: stopped") && body.contains("pages.t") && body.contains("Reload the table"), "{body}");
     metric(&world.pipeline, "instar_sink_outcomes_total{sink=\"target\",kind=\"change_type\",outcome=\"stopped\"} 1").await;
     metric(&world.pipeline, "instar_sink_stopped{sink=\"target\"} 1").await;
     assert!(world.pipeline.command(&["reload"], &["pages.t"]).status.success());
