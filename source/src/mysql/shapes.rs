@@ -332,12 +332,12 @@ mod tests {
     }
 
     fn table(text: &str) -> Table {
-        ddl::table_from_create(text, &context()).unwrap()
+        ddl::table_from_create(text.as_bytes(), &context()).unwrap()
     }
 
     #[test]
     fn a_captured_table_that_is_created_again_is_another_table_with_its_own_shape() {
-        let mut shapes = Shapes::new(true);
+        let mut shapes = Shapes::new(true, Mapping::default());
         shapes.capture(vec![table("CREATE TABLE crate (id INT PRIMARY KEY, label VARCHAR(20))")]);
         let session = Session { server: 1, thread: 1 };
         let changes = |verdict| match verdict {

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_logs_key_is_the_primary_key_or_the_first_unique_index_without_nulls() {
         let context = Context { default_database: "shop".into(), ..Context::new(true, 101_119) };
-        let table = |text| table_from_create(text, &context).unwrap();
+        let table = |text: &str| table_from_create(text.as_bytes(), &context).unwrap();
         let unique = table("CREATE TABLE t (a INT, b INT NOT NULL, c INT NOT NULL, UNIQUE ua (a), UNIQUE uc (c, b))");
         assert_eq!(judge_key(&[(2, 0), (1, 0)], &unique), Ok(()));
         assert_eq!(judge_key(&[(0, 0)], &unique), Err("the log has the row key (a), (c, b) was expected".into()));
