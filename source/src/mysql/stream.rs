@@ -113,7 +113,10 @@ impl Stream {
         let events = conn.get_binlog_stream(request).await.map_err(fail)?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
         let groups = Groups::new(Arc::clone(&server), require, from, tables, config.mapping.clone());
-        Ok(Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() })
+        let mut stream = Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
+        // The server says only with the first event whether it has the place: one that is gone is known before anything is read.
+        stream.ahead = Some(Ok(stream.receive().await?));
+        Ok(stream)
     }
 
     /// Gives the shapes of other tables in the captured databases, as the catalog has them at `at`.
