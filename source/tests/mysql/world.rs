@@ -1,6 +1,10 @@
 //! A database of its own on a server, and what the engine says of it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use mysql_async::{Conn, prelude::Queryable};
 use runtime::config::{CapturedTable, NewTables, RowMetadata, Secret, Snapshot, SnapshotMode, Source, SourceEngine, Tls, TlsMode, Url};
@@ -18,6 +22,8 @@ use source::{
     error::CaptureError,
     mysql::{MySql, decode::temporal::civil_from_days, position::Position},
 };
+
+static NEXT_READER: AtomicU32 = AtomicU32::new(700_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -112,7 +118,8 @@ impl World {
             row_metadata: RowMetadata::Require,
             type_map: BTreeMap::new(),
             tls: Tls { mode: TlsMode::Prefer, ..Tls::default() },
-            server_id: None,
+            // A server ends the older of two readers that give the same id.
+            server_id: Some(NEXT_READER.fetch_add(1, Ordering::Relaxed)),
             heartbeat: Duration::from_secs(1),
         }
     }
