@@ -39,7 +39,7 @@ pub async fn thirty_kills(name: &str, setup: &str, options: Options<'_>, stateme
             world.source.run(&statement(from, from + 999)).await;
             from += 1000;
         }
-        world.source.run(&format!("UPDATE t SET v = CONCAT(v, '!') WHERE n = {} LIMIT 200", kills % 3)).await;
+        world.source.run(&format!("UPDATE t SET v = CONCAT(LEFT(v, 12), RAND()) WHERE n = {} LIMIT 200", kills % 3)).await;
         if random.one_in(4) {
             world.source.run(&format!("ALTER TABLE t ADD COLUMN c{from} INT NOT NULL DEFAULT {kills}")).await;
         }
