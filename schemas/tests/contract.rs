@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use apache_avro::{Schema, reader::datum::GenericDatumReader, types::Value as Avro, writer::datum::GenericDatumWriter};
 use schemas::{
     change::{Fill, SchemaChange},
-    event::{ChunkProgress, CopyProgress, RereadProgress, EventKind, Progress, SchemaEvent, SkippedStatement, SourceState, TableEvent, TableProgress},
+    event::{
+        ChunkProgress, CopyProgress, EventKind, Progress, RereadProgress, SchemaEvent, SkippedStatement, SourceState, TableEvent,
+        TableProgress,
+    },
     matrix::mysql_examples,
     native::{Native, mysql},
     table::{Column, Table, TableId},

@@ -43,7 +43,10 @@ pub async fn differences(
     }
 
     let select = |side: fn(&Column) -> &str| columns.iter().map(side).collect::<Vec<_>>().join(", ");
-    let left = source.query(&format!("SELECT {} FROM `{database}`.`{}`", select(|c| &c.source), table.replace('`', "``"))).await.expect("source rows");
+    let left = source
+        .query(&format!("SELECT {} FROM `{database}`.`{}`", select(|c| &c.source), table.replace('`', "``")))
+        .await
+        .expect("source rows");
     let right = target
         .query(&format!("SELECT {} FROM {}.{}", select(|c| &c.target), identifier(schema), identifier(target_table)))
         .await
@@ -51,7 +54,12 @@ pub async fn differences(
 
     let mut left: Vec<Vec<String>> = left
         .into_iter()
-        .map(|row| row.into_iter().zip(&columns).map(|(cell, c)| canonical(cell.map(|b| String::from_utf8_lossy(&b).into_owned()), c.form)).collect())
+        .map(|row| {
+            row.into_iter()
+                .zip(&columns)
+                .map(|(cell, c)| canonical(cell.map(|b| String::from_utf8_lossy(&b).into_owned()), c.form))
+                .collect()
+        })
         .collect();
     let mut right: Vec<Vec<String>> =
         right.into_iter().map(|row| row.into_iter().zip(&columns).map(|(cell, c)| canonical(cell, c.form)).collect()).collect();
@@ -112,8 +120,8 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
     let (s, t) = (format!("`{}`", name.replace('`', "``")), identifier(&name));
     let (source, target, form) = match data_type {
         "bit" => (format!("LPAD(BIN({s} + 0), {precision}, '0')"), t, Form::Text),
-        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" | "geometry" | "point" | "linestring" | "polygon"
-        | "multipoint" | "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection" => {
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" | "geometry" | "point" | "linestring"
+        | "polygon" | "multipoint" | "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection" => {
             (format!("LOWER(HEX({s}))"), format!("encode({t}, 'hex')"), Form::Text)
         }
         "float" | "double" => (format!("CAST({s} AS DOUBLE)"), format!("{t}::float8::text"), Form::Float),

@@ -122,8 +122,9 @@ impl Pipeline {
 
     fn json(&self, command: &str) -> Json {
         let output = self.command(&[command], &["--json"]);
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{command}: {e}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
+            panic!("{command}: {e}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+        })
     }
 
     pub fn status(&self) -> Json {

@@ -20,7 +20,10 @@ pub fn url(flavour: &str) -> String {
 impl Session {
     /// Connects as the address says, without a database.
     pub async fn connect(url: &str) -> Session {
-        let opts = OptsBuilder::from_opts(Opts::from_url(url).expect("the server's address")).prefer_socket(false).max_allowed_packet(Some(1 << 30)).init(vec!["SET NAMES utf8mb4".to_owned()]);
+        let opts = OptsBuilder::from_opts(Opts::from_url(url).expect("the server's address"))
+            .prefer_socket(false)
+            .max_allowed_packet(Some(1 << 30))
+            .init(vec!["SET NAMES utf8mb4".to_owned()]);
         Session { conn: Conn::new(opts).await.expect("the source server answers") }
     }
 

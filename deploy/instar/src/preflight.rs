@@ -6,12 +6,7 @@ use runtime::{
     config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
     log::Log,
 };
-use schemas::{
-    capability,
-    plan::target_table,
-    table::Table,
-    wire::names,
-};
+use schemas::{capability, plan::target_table, table::Table, wire::names};
 use sink::{
     postgres::{
         PostgresTarget,
@@ -120,7 +115,11 @@ fn fatal(what: String, remedy: &str) -> Problem {
 /// A problem as it is printed.
 pub fn line(problem: &Problem) -> String {
     let weight = if problem.fatal { "error" } else { "warning" };
-    if problem.remedy.is_empty() { format!("{weight}: {}", problem.what) } else { format!("{weight}: {}\n  {}", problem.what, problem.remedy) }
+    if problem.remedy.is_empty() {
+        format!("{weight}: {}", problem.what)
+    } else {
+        format!("{weight}: {}\n  {}", problem.what, problem.remedy)
+    }
 }
 
 /// A pipeline that has never run begins only where nothing is wrong. One that has run goes on: what is wrong meanwhile shows where

@@ -53,9 +53,7 @@ pub fn init_logs() -> Result<(), TelemetryError> {
     let registry = tracing_subscriber::registry().with(filter);
     let begun = match env::var(FORMAT).as_deref() {
         Ok("json") => registry.with(layer.json()).try_init(),
-        Ok("text") | Err(env::VarError::NotPresent) => {
-            registry.with(layer.with_ansi(false)).try_init()
-        }
+        Ok("text") | Err(env::VarError::NotPresent) => registry.with(layer.with_ansi(false)).try_init(),
         Ok(other) => return Err(TelemetryError::Format(other.to_owned())),
         Err(env::VarError::NotUnicode(_)) => return Err(TelemetryError::Format("text that is not UTF-8".to_owned())),
     };

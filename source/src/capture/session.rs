@@ -4,7 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
-use schemas::{event::{Progress, SourceState}, order::source::Source, table::TableId};
+use schemas::{
+    event::{Progress, SourceState},
+    order::source::Source,
+    table::TableId,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},

@@ -54,7 +54,8 @@ fn usage(pid: u32) -> (f64, f64) {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+    let peak =
+        status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
     ((ticks(11) + ticks(12)) / 100.0, peak.unwrap_or_default() / 1024.0)
 }
 
@@ -103,7 +104,11 @@ impl Bench {
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let wall = begin.elapsed().as_secs_f64();
         let (cpu, peak) = usage(self.pipeline.pid());
-        println!("{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak", rows as f64 / wall, rows as f64 / cpu);
+        println!(
+            "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
+            rows as f64 / wall,
+            rows as f64 / cpu
+        );
         self.pipeline.stop();
         rows as f64 / wall
     }
@@ -199,7 +204,9 @@ impl Bench {
         let seen = watcher.await.expect("the watcher");
         let mut delays: Vec<f64> = committed
             .iter()
-            .filter_map(|(id, at)| seen.iter().find(|(max, _)| max >= id).map(|(_, when)| when.saturating_duration_since(*at).as_secs_f64() * 1000.0))
+            .filter_map(|(id, at)| {
+                seen.iter().find(|(max, _)| max >= id).map(|(_, when)| when.saturating_duration_since(*at).as_secs_f64() * 1000.0)
+            })
             .collect();
         print_percentiles("commit -> visible at 2,000 rows/s", &mut delays);
         self.pipeline.stop();
@@ -215,7 +222,12 @@ impl Bench {
         for i in 0..40 {
             self.source.run(&format!("ALTER TABLE t ADD COLUMN x{i} INT NOT NULL DEFAULT {i}")).await;
             let begin = Instant::now();
-            self.source.run(&format!("INSERT INTO t (id, customer, state, name, price, placed, gift, x{i}) VALUES ({}, 1, 1, 'x', 1, NOW(), 1, 5)", 100_000 + i)).await;
+            self.source
+                .run(&format!(
+                    "INSERT INTO t (id, customer, state, name, price, placed, gift, x{i}) VALUES ({}, 1, 1, 'x', 1, NOW(), 1, 5)",
+                    100_000 + i
+                ))
+                .await;
             while !self.target.query(&format!("SELECT x{i} FROM t WHERE id = {}", 100_000 + i)).await.is_ok_and(|r| !r.is_empty()) {
                 tokio::time::sleep(Duration::from_micros(500)).await;
             }
@@ -234,8 +246,14 @@ fn print_percentiles(what: &str, delays: &mut [f64]) {
 
 fn psql(script: &str) {
     use std::io::Write;
-    let mut child = Command::new("psql").args(["-qAtX", "-v", "ON_ERROR_STOP=1", &postgres::database_url(NAME)]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("psql");
-    let script: String = script.lines().map(|line| if line.starts_with('\\') { format!("{line}\n") } else { format!("{line};\n") }).collect();
+    let mut child = Command::new("psql")
+        .args(["-qAtX", "-v", "ON_ERROR_STOP=1", &postgres::database_url(NAME)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("psql");
+    let script: String =
+        script.lines().map(|line| if line.starts_with('\\') { format!("{line}\n") } else { format!("{line};\n") }).collect();
     child.stdin.take().expect("a pipe").write_all(script.as_bytes()).expect("psql reads");
     assert!(child.wait().expect("psql").success(), "psql: {script}");
 }

@@ -48,13 +48,14 @@ fn arguments() -> Result<Arguments, String> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (arguments, cases, skips) = match arguments().and_then(|a| case::find(&a.paths).map(|c| (a, c))).and_then(|(a, c)| skips().map(|s| (a, c, s))) {
-        Ok(all) => all,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::from(2);
-        }
-    };
+    let (arguments, cases, skips) =
+        match arguments().and_then(|a| case::find(&a.paths).map(|c| (a, c))).and_then(|(a, c)| skips().map(|s| (a, c, s))) {
+            Ok(all) => all,
+            Err(message) => {
+                eprintln!("{message}");
+                return ExitCode::from(2);
+            }
+        };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for case in cases {
         let id = case.id();
@@ -111,7 +112,11 @@ impl Captured {
     /// As a configuration names it: names with a dot are quoted.
     fn configured(&self) -> String {
         let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
-        if self.database.contains('.') { format!("{}.{}", quoted(&self.database), quoted(&self.table)) } else { format!("{}.{}", self.database, self.table) }
+        if self.database.contains('.') {
+            format!("{}.{}", quoted(&self.database), quoted(&self.table))
+        } else {
+            format!("{}.{}", self.database, self.table)
+        }
     }
 }
 
@@ -127,7 +132,11 @@ async fn captured(case: &Case, session: &mut source::Session) -> Result<Vec<Capt
             .await?;
         let schema = if case.databases.is_empty() { "public".to_owned() } else { database.clone() };
         for name in listed.into_iter().filter_map(|mut row| row.swap_remove(0)) {
-            tables.push(Captured { database: database.clone(), table: String::from_utf8_lossy(&name).into_owned(), schema: schema.clone() });
+            tables.push(Captured {
+                database: database.clone(),
+                table: String::from_utf8_lossy(&name).into_owned(),
+                schema: schema.clone(),
+            });
         }
     }
     tables.sort_by(|a, b| (&a.database, &a.table).cmp(&(&b.database, &b.table)));
@@ -170,7 +179,8 @@ async fn run(case: &Case, flavour: &str) -> Result<(), Vec<String>> {
     let name = format!("case_{}", case.id());
     let target = postgres::Session::fresh_database(&name).await;
     let pipeline = Pipeline::new(&name, "");
-    let mut run = Run { case, source: session, others: BTreeMap::new(), target, pipeline, source_url, tables, exit: None, problems: Vec::new() };
+    let mut run =
+        Run { case, source: session, others: BTreeMap::new(), target, pipeline, source_url, tables, exit: None, problems: Vec::new() };
     for step in &case.steps {
         run.step(step).await;
     }
@@ -263,7 +273,13 @@ impl Run<'_> {
 
     async fn words(&mut self, words: &str) {
         if words.starts_with("start") {
-            let chunk = if words.contains("chunks of one row") { "  snapshot: { chunk_rows: 1 }\n" } else if words.contains("chunks of two rows") { "  snapshot: { chunk_rows: 2 }\n" } else { "" };
+            let chunk = if words.contains("chunks of one row") {
+                "  snapshot: { chunk_rows: 1 }\n"
+            } else if words.contains("chunks of two rows") {
+                "  snapshot: { chunk_rows: 2 }\n"
+            } else {
+                ""
+            };
             self.configure(chunk);
             self.pipeline.start();
         } else if words.starts_with("stop") || words == "pause" {
@@ -331,7 +347,10 @@ impl Run<'_> {
             other => other == word,
         };
         let stem = |word: &str| if word == "stopped" { "stop" } else { word }.to_owned();
-        if !allowed(found) && !(also.contains(&stem(found)) && found != "applied") && !(found == "applied" && also.contains("nothing to apply")) {
+        if !allowed(found)
+            && !(also.contains(&stem(found)) && found != "applied")
+            && !(found == "applied" && also.contains("nothing to apply"))
+        {
             self.problems.push(format!("expected {wanted}, found {found}: status {status}"));
         }
         let all = format!("{status} {history} {}", self.pipeline.log());
@@ -358,7 +377,8 @@ impl Run<'_> {
     /// The last words a person reads must name what the case says.
     fn check_message(&mut self, all: &str) {
         let all = all.to_lowercase();
-        let script = format!("{} {}", self.case.setup, self.case.steps.iter().filter_map(|s| s.source_sql.as_deref()).collect::<String>()).to_lowercase();
+        let script = format!("{} {}", self.case.setup, self.case.steps.iter().filter_map(|s| s.source_sql.as_deref()).collect::<String>())
+            .to_lowercase();
         for name in &self.case.expected.message_must_name {
             let name = case::cell(name).unwrap_or_default().to_lowercase();
             // Descriptions of a name ("the column") are for people; names, values and short words are for this check.
@@ -370,7 +390,8 @@ impl Run<'_> {
     }
 
     fn check_history(&mut self, history: &Json, found: &str) {
-        let outcomes = history.as_array().into_iter().flatten().map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("none").to_owned());
+        let outcomes =
+            history.as_array().into_iter().flatten().map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("none").to_owned());
         let outcomes: BTreeSet<String> = outcomes.collect();
         if found == "applied" && outcomes.iter().any(|o| matches!(o.as_str(), "pending" | "held" | "queued" | "stopped")) {
             self.problems.push(format!("everything is applied, but the history has {outcomes:?}: {history}"));
@@ -394,7 +415,10 @@ impl Run<'_> {
         match self.source.query(&expected.query).await {
             Err(e) => self.problems.push(format!("source: {}: {e}", expected.query)),
             Ok(rows) => {
-                let rows: Vec<Vec<Option<String>>> = rows.into_iter().map(|r| r.into_iter().map(|c| c.map(|b| String::from_utf8_lossy(&b).into_owned())).collect()).collect();
+                let rows: Vec<Vec<Option<String>>> = rows
+                    .into_iter()
+                    .map(|r| r.into_iter().map(|c| c.map(|b| String::from_utf8_lossy(&b).into_owned())).collect())
+                    .collect();
                 self.same_rows("source", expected, &rows);
             }
         }
@@ -407,7 +431,10 @@ impl Run<'_> {
         let cells = |row: &[Yaml]| row.iter().map(case::cell).collect::<Vec<_>>();
         let wanted: Vec<Vec<Option<String>>> = expected.rows.iter().map(|r| cells(r)).collect();
         let same = wanted.len() == found.len()
-            && wanted.iter().zip(found).all(|(w, f)| w.len() == f.len() && w.iter().zip(f).all(|(a, b)| case::same(a.as_deref(), b.as_deref())));
+            && wanted
+                .iter()
+                .zip(found)
+                .all(|(w, f)| w.len() == f.len() && w.iter().zip(f).all(|(a, b)| case::same(a.as_deref(), b.as_deref())));
         if !same {
             self.problems.push(format!("{side}: {}: expected {wanted:?}, found {found:?}", expected.query));
         }

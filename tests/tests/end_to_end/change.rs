@@ -6,7 +6,8 @@ use crate::world::{Options, World};
 
 /// Runs one ALTER between rows and says how it ended.
 async fn outcome(name: &str, columns: &str, row: &str, alter: &str, later: &str) -> (String, String) {
-    let mut world = World::new(name, &format!("CREATE TABLE t (id INT PRIMARY KEY, {columns});\nINSERT INTO t VALUES (1, {row});"), &["t"]).await;
+    let mut world =
+        World::new(name, &format!("CREATE TABLE t (id INT PRIMARY KEY, {columns});\nINSERT INTO t VALUES (1, {row});"), &["t"]).await;
     world.start();
     world.source.run(alter).await;
     if !later.is_empty() {
@@ -17,7 +18,15 @@ async fn outcome(name: &str, columns: &str, row: &str, alter: &str, later: &str)
     if code == 0 {
         world.assert_equal().await;
     }
-    assert_eq!(code, match outcome.as_str() { "stopped" => 3, "held" => 4, _ => 0 }, "{outcome}: {printed}");
+    assert_eq!(
+        code,
+        match outcome.as_str() {
+            "stopped" => 3,
+            "held" => 4,
+            _ => 0,
+        },
+        "{outcome}: {printed}"
+    );
     (outcome, reason)
 }
 
@@ -64,7 +73,9 @@ changes! {
 
 #[tokio::test]
 async fn the_source_stands_before_a_statement_it_does_not_know() {
-    let mut world = World::new("unknown_statement", "CREATE TABLE t (id INT PRIMARY KEY);\nCREATE TABLE shadow (id INT PRIMARY KEY, v INT);", &["t"]).await;
+    let mut world =
+        World::new("unknown_statement", "CREATE TABLE t (id INT PRIMARY KEY);\nCREATE TABLE shadow (id INT PRIMARY KEY, v INT);", &["t"])
+            .await;
     world.start();
     world.source.run("INSERT INTO t VALUES (1)").await;
     world.source.run("RENAME TABLE t TO t_old, shadow TO t").await;
@@ -136,7 +147,10 @@ async fn rows_of_a_source_that_was_down_are_read_under_their_own_shape() {
     world.pipeline.start();
     world.pipeline.caught_up();
     world.assert_equal().await;
-    assert_eq!(world.target.value("SELECT string_agg(id || ':' || b || ':' || c, ' ' ORDER BY id) FROM t").await.as_deref(), Some("1:10:5 2:20:5 3:30:6"));
+    assert_eq!(
+        world.target.value("SELECT string_agg(id || ':' || b || ':' || c, ' ' ORDER BY id) FROM t").await.as_deref(),
+        Some("1:10:5 2:20:5 3:30:6")
+    );
 }
 
 #[tokio::test]

@@ -22,7 +22,10 @@ async fn freeze(world: &World, after: Duration) {
     tokio::time::sleep(after).await;
     world.pipeline.signal("-STOP");
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client' AND pid <> pg_backend_pid()";
-    eventually("the target's sessions are at rest", Duration::from_secs(20), async || world.target.value(busy).await.as_deref() == Some("0")).await;
+    eventually("the target's sessions are at rest", Duration::from_secs(20), async || {
+        world.target.value(busy).await.as_deref() == Some("0")
+    })
+    .await;
 }
 
 /// Kills `instar run` thirty times, each time while at least 500 rows are not on the target.

@@ -62,7 +62,8 @@ fn peak_memory(pid: u32) -> u64 {
 
 #[tokio::test]
 async fn a_transaction_of_half_a_million_rows_takes_bounded_memory() {
-    let setup = "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(80) NOT NULL);\nCREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(80) NOT NULL);";
+    let setup =
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(80) NOT NULL);\nCREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(80) NOT NULL);";
     let mut world = World::new("large_transaction", setup, &["a", "b"]).await;
     world.start();
     world.source.run("BEGIN").await;

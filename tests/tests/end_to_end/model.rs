@@ -43,7 +43,12 @@ const SETUP: &str = "CREATE TABLE x (id INT PRIMARY KEY, a INT);\n\
 
 impl Table {
     fn new(name: &'static str, key: &'static [&'static str]) -> Self {
-        Table { name, key, columns: Mutex::new(vec![Column { name: "a".into(), kind: Kind::Int, nullable: true }]), altering: tokio::sync::Mutex::new(0) }
+        Table {
+            name,
+            key,
+            columns: Mutex::new(vec![Column { name: "a".into(), kind: Kind::Int, nullable: true }]),
+            altering: tokio::sync::Mutex::new(0),
+        }
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -73,13 +78,18 @@ impl Table {
                 let names: Vec<&str> = self.key.iter().copied().chain(columns.iter().map(|c| c.name.as_str())).collect();
                 let rows: Vec<String> = (0..=random.below(12))
                     .map(|_| {
-                        let values: Vec<String> = self.key_values(random).into_iter().chain(columns.iter().map(|c| value(c, random))).collect();
+                        let values: Vec<String> =
+                            self.key_values(random).into_iter().chain(columns.iter().map(|c| value(c, random))).collect();
                         format!("({})", values.join(", "))
                     })
                     .collect();
                 let rows = format!("INTO {name} ({}) VALUES {}", names.join(", "), rows.join(", "));
                 let last = names[names.len() - 1];
-                if random.one_in(2) { format!("REPLACE {rows}") } else { format!("INSERT {rows} ON DUPLICATE KEY UPDATE {last} = VALUES({last})") }
+                if random.one_in(2) {
+                    format!("REPLACE {rows}")
+                } else {
+                    format!("INSERT {rows} ON DUPLICATE KEY UPDATE {last} = VALUES({last})")
+                }
             }
             5..8 if !columns.is_empty() => {
                 let column = random.pick(&columns).clone();
@@ -195,7 +205,22 @@ fn value(column: &Column, random: &mut Random) -> String {
 /// Refusals that come from other sessions' work: a column that is gone, NULL where it is refused now, a lock that another has.
 fn late(error: &str) -> bool {
     // Unknown column; NULL or a key that is there already; a value of the column's older type; deadlock; lock time-out; changed definition; column there or not there.
-    ["(42S22)", "(23000)", "(40001)", "(22001)", "(22003)", "(22007)", "ERROR 1205", "ERROR 1265", "ERROR 1366", "ERROR 1412", "ERROR 1060", "ERROR 1091"].iter().any(|code| error.contains(code))
+    [
+        "(42S22)",
+        "(23000)",
+        "(40001)",
+        "(22001)",
+        "(22003)",
+        "(22007)",
+        "ERROR 1205",
+        "ERROR 1265",
+        "ERROR 1366",
+        "ERROR 1412",
+        "ERROR 1060",
+        "ERROR 1091",
+    ]
+    .iter()
+    .any(|code| error.contains(code))
 }
 
 struct Session {
@@ -244,7 +269,8 @@ pub async fn run(name: &str, seed: u64, options: Options<'_>, length: Duration) 
     let until = Instant::now() + length;
     let mut writers = Vec::new();
     for _ in 0..3 {
-        let session = Session { session: world.session().await, tables: tables.clone(), random: Random::new(random.below(u64::MAX >> 12)), until };
+        let session =
+            Session { session: world.session().await, tables: tables.clone(), random: Random::new(random.below(u64::MAX >> 12)), until };
         writers.push(tokio::spawn(session.work()));
     }
     for kill in 0..KILLS {

@@ -47,7 +47,10 @@ async fn eighty_inserts_across_a_rename_stand_under_the_new_name() {
     }
     world.pipeline.caught_up();
     world.assert_equal().await;
-    assert_eq!(world.target.value("SELECT count(*) FROM t WHERE b = CASE WHEN id < 40 THEN 'old' ELSE 'new' END || id").await.as_deref(), Some("80"));
+    assert_eq!(
+        world.target.value("SELECT count(*) FROM t WHERE b = CASE WHEN id < 40 THEN 'old' ELSE 'new' END || id").await.as_deref(),
+        Some("80")
+    );
 }
 
 #[tokio::test]
@@ -105,7 +108,12 @@ async fn a_held_table_queues_its_changes_and_the_others_go_on() {
     assert_eq!(world.table_state("free"), "streaming");
     assert_eq!(world.target.query("SELECT id, v, w FROM free ORDER BY id").await.unwrap().len(), 2);
     assert_eq!(world.count("held").await, 1, "rows of a held table wait");
-    let outcomes: Vec<String> = world.history("held").iter().filter(|e| !e["ddl"].is_null()).map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("").to_owned()).collect();
+    let outcomes: Vec<String> = world
+        .history("held")
+        .iter()
+        .filter(|e| !e["ddl"].is_null())
+        .map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("").to_owned())
+        .collect();
     assert_eq!(outcomes, ["held", "queued", "queued"]);
 
     // The reload supersedes all three and brings the table in its newest shape.
@@ -114,7 +122,12 @@ async fn a_held_table_queues_its_changes_and_the_others_go_on() {
     assert!(output.status.success(), "{}", tests::pipeline::text(&output));
     world.pipeline.caught_up();
     world.assert_equal().await;
-    let outcomes: Vec<String> = world.history("held").iter().filter(|e| !e["ddl"].is_null()).map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("").to_owned()).collect();
+    let outcomes: Vec<String> = world
+        .history("held")
+        .iter()
+        .filter(|e| !e["ddl"].is_null())
+        .map(|e| e["outcomes"]["target"]["outcome"].as_str().unwrap_or("").to_owned())
+        .collect();
     assert_eq!(outcomes, ["superseded", "superseded", "superseded"]);
     world.source.run("INSERT INTO held VALUES (1, 'three', 3, 4)").await;
     world.source.run("ALTER TABLE held ADD COLUMN c INT NULL").await;
@@ -124,7 +137,8 @@ async fn a_held_table_queues_its_changes_and_the_others_go_on() {
 
 #[tokio::test]
 async fn a_stop_lets_nothing_pass_until_a_reload_leads_out() {
-    let setup = "CREATE TABLE stops (id INT PRIMARY KEY, v INT);\nCREATE TABLE other (id INT PRIMARY KEY);\nINSERT INTO stops VALUES (1, 1);";
+    let setup =
+        "CREATE TABLE stops (id INT PRIMARY KEY, v INT);\nCREATE TABLE other (id INT PRIMARY KEY);\nINSERT INTO stops VALUES (1, 1);";
     let mut world = World::new("stop_reload", setup, &["stops", "other"]).await;
     world.start();
     world.source.run("INSERT INTO other VALUES (1)").await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tests::{
-    compare, postgres,
+    compare,
     pipeline::{Setup, eventually, text},
-    source,
+    postgres, source,
 };
 
 use crate::{
@@ -69,12 +69,16 @@ async fn a_kept_change_leaves_the_column_and_its_queue_follows() {
     world.pipeline.start();
     world.pipeline.caught_up();
     assert_eq!(outcomes(&world, "t"), ["kept", "applied", "applied"]);
-    let rows = world.target.value("SELECT string_agg(concat_ws(':', id, coalesce(gone::text, 'null'), u, w), ' ' ORDER BY id) FROM t").await;
+    let rows =
+        world.target.value("SELECT string_agg(concat_ws(':', id, coalesce(gone::text, 'null'), u, w), ' ' ORDER BY id) FROM t").await;
     // A kept column gets NULL from its drop on: row 1 was written later.
     assert_eq!(rows.as_deref(), Some("1:null:-100:7 2:20:200:7 3:null:300:7 4:null:400:8"));
     world.source.run("INSERT INTO t VALUES (5, 500, 9)").await;
     world.pipeline.caught_up();
-    assert_eq!(world.target.value("SELECT concat_ws(':', coalesce(gone::text, 'null'), u, w) FROM t WHERE id = 5").await.as_deref(), Some("null:500:9"));
+    assert_eq!(
+        world.target.value("SELECT concat_ws(':', coalesce(gone::text, 'null'), u, w) FROM t WHERE id = 5").await.as_deref(),
+        Some("null:500:9")
+    );
 }
 
 #[tokio::test]
@@ -117,7 +121,9 @@ async fn a_reload_of_all_tables_under_load_ends_equal() {
     for _ in 0..2 {
         succeeds(&world, &["reload"], &[]);
         eventually("all tables are reloaded", Duration::from_secs(60), async || {
-            tables.iter().all(|t| world.history(t).iter().all(|e| e["outcomes"]["target"]["outcome"] != "pending") && world.table_state(t) == "streaming")
+            tables.iter().all(|t| {
+                world.history(t).iter().all(|e| e["outcomes"]["target"]["outcome"] != "pending") && world.table_state(t) == "streaming"
+            })
         })
         .await;
     }
@@ -156,7 +162,10 @@ async fn a_stopped_sink_leaves_the_other_going_on() {
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, v INT);\nCREATE TABLE u (id INT PRIMARY KEY);\nINSERT INTO t VALUES (1, 1);";
     let mut world = World::new("two_sinks", setup, &["t", "u"]).await;
     let other = postgres::Session::fresh_database("two_sinks_other").await;
-    let second = format!("  other:\n    target: postgres\n    url: {}\n    schema: public\n    evolution: {{ drop_column: stop }}\n", postgres::database_url("two_sinks_other"));
+    let second = format!(
+        "  other:\n    target: postgres\n    url: {}\n    schema: public\n    evolution: {{ drop_column: stop }}\n",
+        postgres::database_url("two_sinks_other")
+    );
     let setup = Setup {
         name: "two_sinks",
         source_url: &source::url("mariadb"),
@@ -175,14 +184,20 @@ async fn a_stopped_sink_leaves_the_other_going_on() {
     world.source.run("ALTER TABLE u ADD COLUMN w INT NOT NULL DEFAULT 4").await;
     world.source.run("INSERT INTO u VALUES (1, 5)").await;
     eventually("the sink that may drop goes on", Duration::from_secs(30), async || {
-        world.target.value("SELECT count(*) FROM information_schema.columns WHERE table_name = 'u' AND column_name = 'w'").await.as_deref() == Some("1") && world.count("u").await == 1
+        world.target.value("SELECT count(*) FROM information_schema.columns WHERE table_name = 'u' AND column_name = 'w'").await.as_deref()
+            == Some("1")
+            && world.count("u").await == 1
     })
     .await;
     world.assert_equal().await;
     let (code, printed) = world.pipeline.wait("settled", 30);
     assert_eq!(code, 3, "{printed}");
     let status = world.pipeline.status();
-    assert_eq!((&status["sinks"]["target"]["state"], &status["sinks"]["other"]["state"]), (&"running".into(), &"stopped".into()), "{status}");
+    assert_eq!(
+        (&status["sinks"]["target"]["state"], &status["sinks"]["other"]["state"]),
+        (&"running".into(), &"stopped".into()),
+        "{status}"
+    );
     assert_eq!(other.value("SELECT count(*) FROM u").await.as_deref(), Some("0"), "nothing passes the stop of the other sink");
     assert!(world.pipeline.is_running());
 

@@ -42,7 +42,14 @@ impl World {
         session.script(setup).await;
         let target = postgres::Session::fresh_database(name).await;
         let pipeline = Pipeline::new(name, "");
-        let world = World { name: name.into(), source: session, target, pipeline, tables: tables.iter().map(|t| (*t).to_owned()).collect(), source_url: url };
+        let world = World {
+            name: name.into(),
+            source: session,
+            target,
+            pipeline,
+            tables: tables.iter().map(|t| (*t).to_owned()).collect(),
+            source_url: url,
+        };
         world.configure(&options);
         world
     }
@@ -94,7 +101,11 @@ impl World {
     }
 
     pub async fn count(&self, table: &str) -> u64 {
-        self.target.value(&format!("SELECT count(*) FROM {}", compare::identifier(table))).await.and_then(|n| n.parse().ok()).expect("a count")
+        self.target
+            .value(&format!("SELECT count(*) FROM {}", compare::identifier(table)))
+            .await
+            .and_then(|n| n.parse().ok())
+            .expect("a count")
     }
 
     /// The sink's state in `status --json`.
@@ -103,7 +114,10 @@ impl World {
     }
 
     pub fn table_state(&self, table: &str) -> String {
-        self.pipeline.status()["sinks"]["target"]["tables"][format!("{}.{table}", self.name)]["state"].as_str().unwrap_or_default().to_owned()
+        self.pipeline.status()["sinks"]["target"]["tables"][format!("{}.{table}", self.name)]["state"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The entries of `history --json` for a table.
@@ -126,6 +140,9 @@ impl World {
             compare::literal(table),
             compare::literal(column)
         );
-        eventually(&format!("column {column} of {table}"), Duration::from_secs(20), async || self.target.value(&sql).await.as_deref() == Some("1")).await;
+        eventually(&format!("column {column} of {table}"), Duration::from_secs(20), async || {
+            self.target.value(&sql).await.as_deref() == Some("1")
+        })
+        .await;
     }
 }

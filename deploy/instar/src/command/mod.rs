@@ -18,13 +18,13 @@ mod wait;
 
 use std::sync::Arc;
 
+use ::source::capture::Command as CaptureCommand;
 use runtime::{
     config::{Pipeline, Sink},
     control::Request,
 };
 use schemas::table::TableId;
 use serde_json::json;
-use ::source::capture::Command as CaptureCommand;
 
 use crate::{
     cli::{Admin, Command, File, Output},

@@ -17,6 +17,10 @@ use crate::{
 pub async fn run(args: Status) -> Result<Exit, Failure> {
     let pipeline = Arc::new(load(&args.file)?);
     let status = desk::ask(&pipeline, Request::new("status", json!({})), false).await?;
-    if args.output.json { output::print_json(&status)? } else { output::print(&status_text(&status))? }
+    if args.output.json {
+        output::print_json(&status)?
+    } else {
+        output::print(&status_text(&status))?
+    }
     Ok(Exit::Fine)
 }

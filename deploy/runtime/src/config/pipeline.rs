@@ -74,7 +74,8 @@ fn topics(root: &Section<'_>, pipeline: &str) -> Option<Topics> {
     };
     // All is read before a problem ends this, so that no key is called unknown because another one is wrong.
     let transport = Transport::Local(local(section.section("local").as_ref()));
-    let truncate = section.choice("truncate", &[("publish", TruncateEvents::Publish), ("stop", TruncateEvents::Stop)], TruncateEvents::Publish);
+    let truncate =
+        section.choice("truncate", &[("publish", TruncateEvents::Publish), ("stop", TruncateEvents::Stop)], TruncateEvents::Publish);
     Some(Topics { prefix: prefix?, transport, truncate })
 }
 

@@ -55,7 +55,12 @@ fn what_is_not_said_has_the_documented_default() {
 
 #[test]
 fn names_in_backquotes_may_hold_dots() {
-    let pipeline = load(&LEAST.replace("[shop.orders, customers]", r#"['`my.base`.`we.ird``t`', 'shop.`a.b`', '`c.d`', 'shop.plain.dot', 'shop.tick`', '`*`']"#)).unwrap();
+    let pipeline =
+        load(&LEAST.replace(
+            "[shop.orders, customers]",
+            r#"['`my.base`.`we.ird``t`', 'shop.`a.b`', '`c.d`', 'shop.plain.dot', 'shop.tick`', '`*`']"#,
+        ))
+        .unwrap();
     let tables: Vec<(String, String)> = pipeline.source.tables.iter().map(|t| (t.table.namespace.clone(), t.table.name.clone())).collect();
     let expected = [("my.base", "we.ird`t"), ("shop", "a.b"), ("shop", "c.d"), ("shop", "plain.dot"), ("shop", "tick`"), ("shop", "*")];
     assert_eq!(tables, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
