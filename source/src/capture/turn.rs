@@ -261,7 +261,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.resumed = 0;
         let Statement { position, ts_ms, ddl, tables } = statement;
         let changed =
-            tables.into_iter().map(|t| Changed { epoch: t.changes.iter().any(needs_epoch), shape: t.shape, changes: t.changes }).collect();
+            tables.into_iter().map(|t| Changed { epoch: t.changes.iter().any(SchemaChange::needs_epoch), shape: t.shape, changes: t.changes }).collect();
         match self.source.statement(position, ts_ms, &ddl, changed) {
             Some(draft) => self.publish_event(draft).await?,
             None => self.touched(),
@@ -313,39 +313,5 @@ fn shortened(ddl: &str) -> String {
     match ddl.char_indices().nth(300) {
         Some((end, _)) => format!("{} …", &ddl[..end]),
         None => ddl.to_owned(),
-    }
-}
-
-/// Whether there is anything to apply anywhere.
-fn needs_epoch(change: &SchemaChange) -> bool {
-    match change {
-        SchemaChange::ChangeDefault { .. }
-        | SchemaChange::ChangeComment { .. }
-        | SchemaChange::ReorderColumn { .. }
-        | SchemaChange::ChangeIndex { .. }
-        | SchemaChange::ChangeConstraint { cascades: false, .. }
-        | SchemaChange::CreateTable
-        | SchemaChange::ChangeCharset { column: None, .. }
-        | SchemaChange::ChangeCollation { column: None, .. } => false,
-        SchemaChange::AddColumn { .. }
-        | SchemaChange::DropColumn { .. }
-        | SchemaChange::RenameColumn { .. }
-        | SchemaChange::ChangeType { .. }
-        | SchemaChange::SetNotNull { .. }
-        | SchemaChange::DropNotNull { .. }
-        | SchemaChange::ChangeCharset { .. }
-        | SchemaChange::ChangeCollation { .. }
-        | SchemaChange::ChangeIdentity { .. }
-        | SchemaChange::ChangeGenerated { .. }
-        | SchemaChange::ChangeStorage { .. }
-        | SchemaChange::ChangeKey { .. }
-        | SchemaChange::ChangeConstraint { .. }
-        | SchemaChange::DropTable
-        | SchemaChange::RenameTable { .. }
-        | SchemaChange::MovePartition { .. }
-        | SchemaChange::TruncatePartition { .. }
-        | SchemaChange::TruncateTable
-        | SchemaChange::ReplaceRows { .. }
-        | SchemaChange::Unknown { .. } => true,
     }
 }
