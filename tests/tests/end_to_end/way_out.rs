@@ -142,9 +142,9 @@ async fn a_reload_of_one_table_while_it_and_others_get_rows_ends_equal() {
     let options = Options { source: "  snapshot: { chunk_rows: 300, slice: 200ms }\n", ..Options::default() };
     let mut world = World::with("reload_one", setup, &["again", "other"], options).await;
     world.start();
-    let load = Load::start(&world, &["again", "other"]).await;
-    // Someone spoils the target: only a reload brings these rows back.
+    // Someone spoils the target: only a reload brings these rows back. Before the load, whose rows would wait for the same locks.
     world.target.run("UPDATE again SET note = 'spoilt' WHERE id % 2 = 0; DELETE FROM again WHERE id % 3 = 0").await;
+    let load = Load::start(&world, &["again", "other"]).await;
     let before = world.count("other").await;
     succeeds(&world, &["reload"], &["reload_one.again"]);
     eventually("the others get rows meanwhile", Duration::from_secs(60), async || world.count("other").await > before).await;
