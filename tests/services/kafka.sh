@@ -3,7 +3,7 @@
 #   kafka.sh install | start | stop | status | kill | url | env
 #   kafka.sh tool topics|configs|groups|consumer|producer|offsets|acls|transactions|delete-records|dump-log ARGUMENTS
 # Parameters: KAFKA_PORT (29092), KAFKA_NAME (kafka: folder of its data), KAFKA_PROPERTIES ("name=value …": more server properties),
-#   KAFKA_HEAP (320m), KAFKA_VERSION (4.4.0), JAVA (17 or later).
+#   KAFKA_HEAP (320m), KAFKA_VERSION (4.4.0), JAVA (21 or later).
 # Listeners, all of one broker; `env` prints them with the folder of certificates:
 #   PORT    plain                 PORT+1  controller
 #   PORT+2  SASL                  PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; OAUTHBEARER with unsigned tokens
@@ -31,7 +31,7 @@ port_of() {
 
 # A run of Kafka's classes. The class archive, where there is one, saves two thirds of the processor time of a start.
 kafka_java() {
-  local java archive=(); java=$(java_at_least 17) || die "no Java 17 or later here: run ${0##*/} install first"
+  local java archive=(); java=$(java_path)
   [ ! -f "$ARCHIVE" ] || archive=(-XX:SharedArchiveFile="$ARCHIVE" -Xlog:cds=off -Xlog:cds+dynamic=off)
   exec "$java" "${JVM_SMALL[@]}" "${archive[@]}" -Djava.awt.headless=true -Dorg.slf4j.simpleLogger.showDateTime=true \
     '-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS' -cp "$LIBRARIES/jars/*" "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # A schema registry with Confluent's interface (Apicurio Registry) on 127.0.0.1.
 #   registry.sh install | start | stop | status | kill | url | env | token
-# Parameters: REGISTRY_PORT (29070; PORT+1 is for its management), REGISTRY_NAME (registry: folder of its data), REGISTRY_VERSION, JAVA.
+# Parameters: REGISTRY_PORT (29070; PORT+1 is for its management), REGISTRY_NAME (registry: folder of its data), REGISTRY_VERSION, JAVA (21 or later).
 #   REGISTRY_SECURED=1   a second registry, registry_secured, ten ports above: everything needs a user (basic: cdc/cdc) or a token
 #                        (bearer: `token` prints one), in the clear and by https on its PORT+2
-# 3.3.3 where the machine has Java 21 or later, else 3.0.9 on Java 17. The global level is BACKWARD, as Confluent's. Data survives kill -9.
+# The global level is BACKWARD, as Confluent's. Data survives kill -9.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/java.sh"
@@ -12,8 +12,7 @@ SECURED=${REGISTRY_SECURED:-}
 PORT=${REGISTRY_PORT:-29070}; [ -z "$SECURED" ] || PORT=$((PORT + 10))
 HOME_DIR=$SERVICES/${REGISTRY_NAME:-registry${SECURED:+_secured}}
 PID=$HOME_DIR/pid LOG=$HOME_DIR/server.log DATA=$HOME_DIR/data CERTIFICATES=$HOME_DIR/certificates
-java_at_least 21 > /dev/null && newest=3.3.3 || newest=3.0.9
-VERSION=${REGISTRY_VERSION:-$newest}
+VERSION=${REGISTRY_VERSION:-3.3.3}
 PROGRAM=$SERVICES/registry-$VERSION
 TLS_PORT=$((PORT + 2)) API=apis/ccompat/v7
 
@@ -71,7 +70,7 @@ case ${1:-} in
         '-Dquarkus.http.auth.permission.all.paths=/apis/*' -Dquarkus.http.auth.permission.all.policy=authenticated
         "-Dquarkus.http.ssl.certificate.files=$CERTIFICATES/ca.pem" "-Dquarkus.http.ssl.certificate.key-files=$CERTIFICATES/server.key" -Dquarkus.http.ssl-port="$TLS_PORT")
     fi
-    java=$(java_at_least 21 || java_at_least 17) || die "no Java 17 or later here: run ${0##*/} install first"
+    java=$(java_path)
     # shellcheck disable=SC2086 # options are words
     (cd "$HOME_DIR" && exec setsid "$java" -Xmx256m "${JVM_SMALL[@]}" "${options[@]}" ${REGISTRY_JVM:-} \
       -jar "$(ls "$PROGRAM"/quarkus-run.jar "$PROGRAM"/*-runner.jar 2> /dev/null | head -n 1)") < /dev/null > "$LOG" 2>&1 &
