@@ -1,9 +1,27 @@
-# Starts servers and tells the tests where they are: source it, then `servers mariadb postgres …`.
+# Starts servers and tells the tests where they are: source it, then `servers mariadb postgres kafka registry registry_secured …`.
+#
+# A server with one address gives INSTAR_TEST_<NAME>; one with more (listeners, certificates) says by `env` what it gives.
+server_script() {
+  script=("$(dirname "${BASH_SOURCE[0]}")/$1.sh")
+  [ "$1" != registry_secured ] || script=(env REGISTRY_SECURED=1 "$(dirname "${BASH_SOURCE[0]}")/registry.sh")
+}
 servers() {
-  local folder name; folder=$(dirname "${BASH_SOURCE[0]}")
+  local name script variables variable
   for name in "$@"; do
-    "$folder/$name.sh" install
-    "$folder/$name.sh" start
-    export "INSTAR_TEST_${name^^}=$("$folder/$name.sh" url)"
+    server_script "$name"
+    "${script[@]}" install
+    "${script[@]}" start
+    case $name in
+      kafka | registry | registry_secured) variables=$("${script[@]}" env) ;;
+      *) variables=INSTAR_TEST_${name^^}=$("${script[@]}" url) ;;
+    esac
+    while read -r variable; do export "${variable?}"; done <<< "$variables"
+  done
+}
+stop_servers() {
+  local name script
+  for name in "$@"; do
+    server_script "$name"
+    "${script[@]}" stop
   done
 }
