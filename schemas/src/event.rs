@@ -65,6 +65,9 @@ pub struct TableEvent {
     pub version: Version,
     pub changes: Vec<SchemaChange>,
     pub topic: String,
+    /// The topic's identity, where the transport tells one: a topic of this name that was made anew has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic_id: Option<String>,
     /// The table's lanes, fixed by its first event.
     pub lanes: u32,
     /// Per lane: every older row lies below, every newer one at or above.

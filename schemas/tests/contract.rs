@@ -299,6 +299,7 @@ fn schema_event() -> SchemaEvent {
                 SchemaChange::TruncateTable,
             ],
             topic: TOPIC.into(),
+            topic_id: None,
             lanes: 4,
             boundaries: vec![0, 17, u64::MAX >> 1, 3],
             key_schema: Some(8),

@@ -207,7 +207,8 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let left = self.sink.batch.rows.saturating_sub(folds.rows);
         let lane = &mut self.lanes[pick];
         let bytes = lane.bytes_for(left).min(self.sink.batch.bytes).max(1);
-        let fetched = match self.consumer.fetch(&lane.topic, lane.lane.lane, lane.next(), bytes) {
+        let topic_id = view.versions.get(&lane.lane.table).and_then(|current| current.topic_id.as_deref());
+        let fetched = match self.consumer.fetch(&lane.topic, topic_id, lane.lane.lane, lane.next(), bytes) {
             Ok(fetched) => fetched,
             // Rows are gone that nobody waits for: a reload of the table leads out, or is on its way.
             Err(SinkError::Stop { message }) if begins_anew(view, &lane.lane.table) => {

@@ -382,11 +382,11 @@ struct Cut {
 impl Consumer for Cut {
     type Block = <LocalConsumer as Consumer>::Block;
 
-    fn fetch(&self, topic: &str, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
+    fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
         if from < self.below {
             return Err(SinkError::Stop { message: format!("topic {topic}: rows before {} are gone", self.below) });
         }
-        self.inner.fetch(topic, lane, from, max_bytes)
+        self.inner.fetch(topic, None, lane, from, max_bytes)
     }
 
     async fn events(&self, from: u64) -> Result<(Vec<schemas::event::SchemaEvent>, u64), SinkError> {

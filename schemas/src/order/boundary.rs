@@ -118,6 +118,7 @@ fn table_event(part: &super::source::DraftTable) -> TableEvent {
         version: part.version,
         changes: part.changes.clone(),
         topic: part.topic.clone(),
+        topic_id: None,
         lanes: part.lanes,
         boundaries: Vec::new(),
         key_schema: None,

@@ -140,7 +140,7 @@ fn read_table(r: &mut Reader<'_>) -> Result<TableEvent, WireError> {
         superseded.push(SkippedStatement { position: r.string()?.to_owned(), ddl: r.string()?.to_owned() });
         Ok::<_, WireError>(())
     })?;
-    Ok(TableEvent { table, version, changes, topic, lanes, boundaries, key_schema, value_schema, superseded })
+    Ok(TableEvent { table, version, changes, topic, topic_id: None, lanes, boundaries, key_schema, value_schema, superseded })
 }
 
 /// A framed progress record.

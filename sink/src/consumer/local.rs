@@ -86,7 +86,7 @@ impl Block for Records {
 impl Consumer for LocalConsumer {
     type Block = Records;
 
-    fn fetch(&self, topic: &str, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, SinkError> {
+    fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, SinkError> {
         self.log.records(&self.known(topic)?, lane, from, max_bytes).map_err(failed)
     }
 

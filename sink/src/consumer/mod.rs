@@ -35,8 +35,14 @@ pub trait Block: Send + Sync {
 pub trait Consumer: Clone + Send + Sync + 'static {
     type Block: Block;
 
-    /// What is there of a lane from `from` on, about `max_bytes` of it. Without records, `next` is the end of what is committed.
-    fn fetch(&self, topic: &str, lane: u32, from: Offset, max_bytes: usize) -> Result<Self::Block, SinkError>;
+    /// What is there of a lane from `from` on, about `max_bytes` of it. Without records, `next` is the end of what is committed, or
+    /// `from` where that is not known or the lane is another instance's. `topic_id`: the topic's identity as the schema versions have
+    /// it, if they tell; rows of another topic of that name are never given.
+    ///
+    /// # Errors
+    ///
+    /// `Stop`: the topic does not have the next rows any more, or is another one. `Refused`: the transport does not let us read.
+    fn fetch(&self, topic: &str, topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<Self::Block, SinkError>;
 
     /// The schema-versions topic from `from` on to its end, and the offset to read from next.
     fn events(&self, from: Offset) -> impl Future<Output = Result<(Vec<SchemaEvent>, Offset), SinkError>> + Send;

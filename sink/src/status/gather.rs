@@ -85,7 +85,7 @@ fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &L
             let lane = Lane { table: id.clone(), lane: number };
             let position = ledger.position(id, number).position;
             if position < *end
-                && let Ok(block) = consumer.fetch(&table.last.topic, number, position, 1)
+                && let Ok(block) = consumer.fetch(&table.last.topic, None, number, position, 1)
                 && let Some(record) = block.records().next()
                 && let Some(row) = first_row(name, topics, &lane, record.value)
             {
@@ -145,7 +145,7 @@ mod tests {
     impl Consumer for Busy {
         type Block = Nothing;
 
-        fn fetch(&self, _topic: &str, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
+        fn fetch(&self, _topic: &str, _topic_id: Option<&str>, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
             Ok(Nothing)
         }
 

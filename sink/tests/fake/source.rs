@@ -145,6 +145,7 @@ impl Source {
             value_schema: captured.value_schema,
             superseded: Vec::new(),
             topic,
+            topic_id: None,
             table,
         }
     }
