@@ -5,7 +5,6 @@
 
 mod boundary;
 mod chunk;
-mod command;
 mod control;
 mod copy;
 mod metric;
@@ -24,17 +23,17 @@ use std::time::Duration;
 
 use metrics::{counter, gauge};
 use runtime::config::OnStop;
+pub use schemas::command::Command;
 use schemas::event::{Offset, SourceState};
 use tokio::sync::watch;
 
-pub use self::{
-    command::Command,
-    setting::{CommitBounds, Settings},
-    status::{CopyStatus, Reporter, SourceStatus, State},
-};
 use self::{
     record::now_ms,
     session::{Tools, shutdown_asked},
+};
+pub use self::{
+    setting::{CommitBounds, Settings},
+    status::{CopyStatus, Reporter, SourceStatus, State},
 };
 use crate::{engine::Engine, error::CaptureError, publisher::Publisher};
 

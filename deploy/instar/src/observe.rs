@@ -9,9 +9,7 @@ use sink::{
     error::SinkError,
     postgres::{PostgresSession, PostgresTarget},
     review,
-    status::{
-        self, Liveness, SinkSnapshot, Snapshot, gather::Topics, history,
-    },
+    status::{self, Liveness, SinkSnapshot, Snapshot, gather::Topics, history},
 };
 use tokio::sync::Mutex;
 

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use runtime::{
-    config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
-};
+use runtime::config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport};
 use schemas::{capability, plan::target_table, table::Table};
 use sink::{
     postgres::{
