@@ -42,6 +42,7 @@ fn event(epoch: u64, kind: EventKind, names: &[&str], boundary: u64) -> Arc<Sche
         boundaries: vec![boundary],
         key_schema: None,
         value_schema: 1,
+        topic_id: None,
         superseded: Vec::new(),
     };
     let tables = names.iter().map(part).collect();

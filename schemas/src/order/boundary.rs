@@ -6,7 +6,7 @@ use super::{
     protection::Protection,
     source::{Draft, Source},
 };
-use crate::event::{Offset, SchemaEvent, TableEvent};
+use crate::event::{EventKind, Offset, SchemaEvent, TableEvent};
 
 /// What the driver does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,17 @@ impl<P: Clone + PartialEq + Debug + Display> Boundary<P> {
         }
     }
 
+    /// The identity of the topic that the rows from here on are in.
+    pub fn in_topic(&mut self, table: usize, id: Option<String>) {
+        if let Some(event) = self.tables.get_mut(table) {
+            event.topic_id = id;
+        }
+    }
+
+    pub fn kind(&self) -> EventKind {
+        self.draft.kind
+    }
+
     /// The end offset of each of the table's lanes, behind everything committed.
     pub fn ends(&mut self, table: usize, ends: Vec<Offset>) {
         if let Some((event, done)) = self.tables.get_mut(table).zip(self.ends.get_mut(table)) {
@@ -122,6 +133,7 @@ fn table_event(part: &super::source::DraftTable) -> TableEvent {
         boundaries: Vec::new(),
         key_schema: None,
         value_schema: 0,
+        topic_id: None,
         superseded: part.superseded.clone(),
     }
 }

@@ -105,6 +105,7 @@ fn event(statement: &Statement, epoch: u64, kind: EventKind) -> SchemaEvent {
             boundaries: vec![0],
             key_schema: None,
             value_schema: 0,
+            topic_id: None,
             superseded: Vec::new(),
         }],
     }

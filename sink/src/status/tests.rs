@@ -33,6 +33,7 @@ pub(crate) fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: V
         boundaries,
         key_schema: Some(1),
         value_schema: 2,
+        topic_id: None,
         superseded: Vec::new(),
     }
 }

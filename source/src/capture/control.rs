@@ -49,7 +49,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 Some(known) => Some(known.lanes),
                 None => (!shape.spreads()).then_some(1),
             };
-            let (_, lanes) = self.tools.publisher.topic(&topic, wanted).await?;
+            let lanes = self.tools.publisher.topic(&topic, wanted).await?.lanes;
             self.stream.skip(shape.clone(), at.clone());
             self.source.add(NewTable { shape, topic, lanes }, at.clone());
         }

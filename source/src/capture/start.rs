@@ -97,7 +97,7 @@ async fn begin<E: Engine, P: Publisher>(
     let mut tables = Vec::new();
     for shape in shapes {
         let topic = names::topic(&settings.prefix, &shape.id);
-        let (_, lanes) = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?;
+        let lanes = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?.lanes;
         tables.push(NewTable { shape, topic, lanes });
     }
     let copy = match settings.snapshot.mode {
