@@ -19,7 +19,7 @@ mod status;
 mod tests;
 mod turn;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge};
 use runtime::config::OnStop;
@@ -36,6 +36,9 @@ pub use self::{
     status::{CopyStatus, Reporter, SourceStatus, State},
 };
 use crate::{engine::Engine, error::CaptureError, publisher::Publisher};
+
+/// How soon it is tried again what a person must make possible elsewhere.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Why the loop ended without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +99,13 @@ pub async fn run<E: Engine, P: Publisher>(
             }
             Err(CaptureError::Stop { message }) => {
                 reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message, &mut tried).await? {
+                if let Some(ended) = stopped(&mut tools, message, &mut tried, None).await? {
+                    return Ok(ended);
+                }
+            }
+            Err(CaptureError::Blocked { message }) => {
+                reporter.state(State::Stopped, &message);
+                if let Some(ended) = stopped(&mut tools, message, &mut tried, Some(AGAIN)).await? {
                     return Ok(ended);
                 }
             }
@@ -142,14 +151,21 @@ async fn tell_retrying<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, rea
     }
 }
 
-/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command that has not been tried.
+/// The source cannot go on. Makes that durable; then the end, or waits for a command that has not been tried, or until `again`.
 async fn stopped<E: Engine, P: Publisher>(
     tools: &mut Tools<'_, E, P>,
     message: String,
     tried: &mut Option<Offset>,
+    again: Option<Duration>,
 ) -> Result<Option<Ended>, CaptureError> {
     tracing::error!(reason = message, "the source stands");
-    let Some(mut progress) = tools.publisher.start().await? else { return Ok(Some(Ended::Stopped { message })) };
+    let Some(mut progress) = tools.publisher.start().await? else {
+        // A new pipeline: there is nothing yet to make it durable in.
+        return match (tools.settings.on_stop, again) {
+            (OnStop::Wait, Some(pause)) => Ok(wait(pause, &mut tools.shutdown).await.then_some(Ended::Shutdown)),
+            (OnStop::Wait, None) | (OnStop::Exit, _) => Ok(Some(Ended::Stopped { message })),
+        };
+    };
     progress.state = SourceState::Stopped;
     progress.message.clone_from(&message);
     progress.ts_ms = now_ms();
@@ -158,16 +174,22 @@ async fn stopped<E: Engine, P: Publisher>(
     gauge!(metric::STOPPED).set(1.0);
     match tools.settings.on_stop {
         OnStop::Exit => Ok(Some(Ended::Stopped { message })),
-        OnStop::Wait => loop {
-            if wait(tools.settings.poll, &mut tools.shutdown).await {
-                return Ok(Some(Ended::Shutdown));
+        OnStop::Wait => {
+            let since = Instant::now();
+            loop {
+                if wait(tools.settings.poll, &mut tools.shutdown).await {
+                    return Ok(Some(Ended::Shutdown));
+                }
+                let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
+                if newest > *tried {
+                    *tried = newest;
+                    return Ok(None);
+                }
+                if again.is_some_and(|pause| since.elapsed() >= pause) {
+                    return Ok(None);
+                }
             }
-            let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
-            if newest > *tried {
-                *tried = newest;
-                return Ok(None);
-            }
-        },
+        }
     }
 }
 

@@ -50,7 +50,9 @@ where
             }
             Act::Register(index) => {
                 let table = of(boundary, index)?;
-                topics.push(publisher.topic(&table.topic, Some(table.lanes)).await?.0);
+                let topic = publisher.topic(&table.topic, Some(table.lanes)).await?;
+                topics.push(topic.handle);
+                boundary.in_topic(index, topic.id);
                 let schemas = match known(&table.table.id) {
                     Some(schemas) => schemas,
                     None => Schemas::register(&table.topic, &table.table, publisher).await?,

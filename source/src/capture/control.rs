@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use runtime::config::TruncateEvents;
 use schemas::{
     change::SchemaChange,
+    command::Command,
     event::{Offset, SourceState},
     order::source::{Changed, Command as Step, CommandStep, Draft, NewTable},
     table::TableId,
@@ -12,10 +13,7 @@ use schemas::{
 };
 use tokio::time::Instant;
 
-use super::{
-    command::Command,
-    session::{Accepted, Session, Stop},
-};
+use super::session::{Accepted, Session, Stop};
 use crate::{
     engine::{Engine, Statement, Stream},
     error::CaptureError,
@@ -49,7 +47,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 Some(known) => Some(known.lanes),
                 None => (!shape.spreads()).then_some(1),
             };
-            let (_, lanes) = self.tools.publisher.topic(&topic, wanted).await?;
+            let lanes = self.tools.publisher.topic(&topic, wanted).await?.lanes;
             self.stream.skip(shape.clone(), at.clone());
             self.source.add(NewTable { shape, topic, lanes }, at.clone());
         }

@@ -289,6 +289,10 @@ fn with_way_out(error: CaptureError) -> CaptureError {
                  the configuration"
             ),
         },
-        other @ (CaptureError::Transient(_) | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_)) => other,
+        other @ (CaptureError::Blocked { .. }
+        | CaptureError::Transient(_)
+        | CaptureError::Refused(_)
+        | CaptureError::Fenced(_)
+        | CaptureError::Transport(_)) => other,
     }
 }

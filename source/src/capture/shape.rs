@@ -96,7 +96,7 @@ impl Shapes {
     ) -> Result<Self, CaptureError> {
         let mut shapes = Shapes::default();
         for table in tables.filter(|t| !t.retired && t.version > 0) {
-            let (topic, _) = publisher.topic(&table.topic, Some(table.lanes)).await?;
+            let topic = publisher.topic(&table.topic, Some(table.lanes)).await?.handle;
             let of_table = || events.iter().filter_map(|e| e.table(&table.id)).filter(|t| t.version == table.version);
             let (Some(introduced), Some(newest)) = (of_table().next(), of_table().last()) else {
                 return Err(CaptureError::Transport(format!(

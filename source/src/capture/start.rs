@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use runtime::config::SnapshotMode;
 use schemas::{
+    command::Command,
     event::{Progress, SourceState},
     order::{
         boundary::Boundary,
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 
 use super::{
     boundary::{incomplete, prepare},
-    command::Command,
     copy::Copier,
     record::{Batch, now_ms},
     session::{Session, Tools},
@@ -101,7 +101,7 @@ async fn begin<E: Engine, P: Publisher>(
     let mut tables = Vec::new();
     for shape in shapes {
         let topic = names::topic(&settings.prefix, &shape.id);
-        let (_, lanes) = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?;
+        let lanes = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?.lanes;
         tables.push(NewTable { shape, topic, lanes });
     }
     let copy = match settings.snapshot.mode {
