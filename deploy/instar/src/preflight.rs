@@ -14,6 +14,7 @@ use sink::{
 use source::{
     engine::{Engine, Problem},
     mysql::MySql,
+    publisher::kafka::KafkaPublisher,
 };
 
 use crate::{exit::Failure, place::Place};
@@ -21,6 +22,10 @@ use crate::{exit::Failure, place::Place};
 /// Everything that is wrong with this pipeline, from `source:` to the last sink.
 pub async fn problems(pipeline: &Pipeline) -> Vec<Problem> {
     let mut found = Vec::new();
+    match &pipeline.topics.transport {
+        Transport::Local(_) => {}
+        Transport::Kafka(kafka) => found.extend(KafkaPublisher::preflight(kafka, &pipeline.topics.prefix).await),
+    }
     let tables = source(pipeline, &mut found).await;
     for sink in pipeline.sinks.values() {
         target(pipeline, sink, &tables, &mut found).await;
