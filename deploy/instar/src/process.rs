@@ -55,7 +55,15 @@ impl Parts {
         self.0.insert(name.to_owned(), sender.clone());
         tokio::spawn(async move {
             while states.changed().await.is_ok() {
-                sender.send_replace(liveness(&states.borrow_and_update()));
+                let now = liveness(&states.borrow_and_update());
+                // How it ended is the last word.
+                sender.send_if_modified(|state| {
+                    let goes_on = !matches!(state, Liveness::Ended(_));
+                    if goes_on {
+                        *state = now;
+                    }
+                    goes_on
+                });
             }
         });
     }
@@ -244,28 +252,28 @@ async fn supervise(
     parts: &mut JoinSet<Part>,
     shutdown: &Shutdown,
 ) -> Result<Exit, Failure> {
-    let mut copied = false;
+    let mut ended = Ended::default();
     loop {
         tokio::select! {
             () = shutdown.wait() => return Ok(Exit::Fine),
             part = parts.join_next() => match part {
-                Some(Ok(part)) => copied |= note(part, live)?,
+                Some(Ok(part)) => note(part, live, &mut ended)?,
                 Some(Err(error)) => return Err(Failure::error(format!("a part of the process broke: {error}"))),
-                None => return Ok(Exit::Stopped),
+                None => return Ok(ended.exit()),
             },
             () = tokio::time::sleep(SETTLE) => {}
         }
         let source_stands = stands(&live.source());
-        if !copied && !source_stands {
+        if !ended.copied && !source_stands {
             continue;
         }
         match furthest(pipeline, log, live).await {
-            Some(Standing::CaughtUp) if copied => return Ok(Exit::Fine),
+            Some(Standing::CaughtUp) if ended.copied && !ended.failed => return Ok(Exit::Fine),
             Some(_) if pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) => {
                 // A command that came meanwhile is looked at first.
-                if copied || stands(&live.source()) {
+                if ended.copied || stands(&live.source()) {
                     tracing::error!("stopped: needs operator; see instar status");
-                    return Ok(Exit::Stopped);
+                    return Ok(ended.exit());
                 }
             }
             Some(_) | None => {}
@@ -281,27 +289,46 @@ fn stands(part: &Liveness) -> bool {
     }
 }
 
-/// Takes down how a part ended; whether it was a source with nothing left to copy.
-fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
+/// What the parts that have ended leave behind.
+#[derive(Default)]
+struct Ended {
+    /// The source has nothing left to copy, and was asked for no more.
+    copied: bool,
+    /// A sink ended at an error.
+    failed: bool,
+}
+
+impl Ended {
+    /// How the process ends once nothing can go on.
+    fn exit(&self) -> Exit {
+        if self.failed { Exit::Error } else { Exit::Stopped }
+    }
+}
+
+/// Takes down how a part ended. A sink that ends takes nobody with it; a source that is refused (another one runs, say) ends all.
+fn note(part: Part, live: &Parts, ended: &mut Ended) -> Result<(), Failure> {
     match part {
         Part::Source(Ok(SourceEnded::Copied)) => {
             live.end(SOURCE, Liveness::Down);
-            Ok(true)
+            ended.copied = true;
         }
-        Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
+        Part::Source(Ok(SourceEnded::Shutdown)) | Part::Sink(_, Ok(SinkEnded::Shutdown)) => {}
         Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
             live.end(SOURCE, Liveness::Ended(message));
-            Ok(false)
         }
-        Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
-        Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
+        Part::Source(Err(error)) => return Err(Failure::error(format!("source: {error}"))),
         Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
             tracing::error!(sink = name, reason = message, "stopped: needs operator");
             live.end(&name, Liveness::Ended(message));
-            Ok(false)
         }
-        Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),
+        Part::Sink(name, Err(error)) => {
+            let message = format!("{error}; correct that, then start the process again");
+            tracing::error!(sink = name, reason = message, "the sink ended; the others go on");
+            live.end(&name, Liveness::Ended(message));
+            ended.failed = true;
+        }
     }
+    Ok(())
 }
 
 /// Where the sinks stand against what is published; None: something is still on its way.

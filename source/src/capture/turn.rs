@@ -260,8 +260,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.in_group = false;
         self.resumed = 0;
         let Statement { position, ts_ms, ddl, tables } = statement;
-        let changed =
-            tables.into_iter().map(|t| Changed { epoch: t.changes.iter().any(SchemaChange::needs_epoch), shape: t.shape, changes: t.changes }).collect();
+        let changed = tables
+            .into_iter()
+            .map(|t| Changed { epoch: t.changes.iter().any(SchemaChange::needs_epoch), shape: t.shape, changes: t.changes })
+            .collect();
         match self.source.statement(position, ts_ms, &ddl, changed) {
             Some(draft) => self.publish_event(draft).await?,
             None => self.touched(),

@@ -161,7 +161,7 @@ async fn metric(pipeline: &Pipeline, line: &str) {
     panic!("{what} is not there:\n{last}");
 }
 
-async fn ready(pipeline: &Pipeline, code: u16) -> String {
+pub async fn ready(pipeline: &Pipeline, code: u16) -> String {
     let mut last = (0, String::new());
     for _ in 0..500 {
         last = page(pipeline, "/readyz").await;
