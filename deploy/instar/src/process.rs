@@ -127,7 +127,7 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     let mut parts = JoinSet::new();
     let (reporter, source_status) = Reporter::new();
     let mut live = Parts::default();
-    tokio::spawn(progress::follow(source_status.clone()));
+    let bars = tokio::spawn(progress::follow(source_status.clone()));
     live.add(SOURCE, source_status, source_liveness);
     spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
     for name in pipeline.sinks.keys() {
@@ -151,6 +151,8 @@ pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
     end.request();
     end_source.send_replace(true);
     drain(&mut parts).await;
+    // What is drawn is cleared once the source has ended.
+    let _ = tokio::time::timeout(SETTLE * 5, bars).await;
     result
 }
 

@@ -10,5 +10,6 @@ mod load;
 mod model;
 mod mysql;
 mod order;
+mod terminal;
 mod way_out;
 mod world;
