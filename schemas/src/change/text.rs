@@ -75,7 +75,7 @@ pub(crate) fn date(f: &mut impl fmt::Write, days: i64) -> fmt::Result {
 fn clock(f: &mut fmt::Formatter<'_>, micros: u64) -> fmt::Result {
     let seconds = micros / 1_000_000;
     write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
-    if micros % 1_000_000 == 0 { Ok(()) } else { write!(f, ".{:06}", micros % 1_000_000) }
+    if micros.is_multiple_of(1_000_000) { Ok(()) } else { write!(f, ".{:06}", micros % 1_000_000) }
 }
 
 fn added(f: &mut fmt::Formatter<'_>, column: &Column, fill: &Fill) -> fmt::Result {
