@@ -9,6 +9,7 @@ mod output;
 mod preflight;
 mod process;
 mod progress;
+mod restart;
 
 use std::process::ExitCode;
 
