@@ -97,7 +97,7 @@ pub trait Stream: Send {
     /// Waits for the next entry. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Entry<Self::Position, Self::Rows>, CaptureError>> + Send;
 
-    /// Whether another entry is there without waiting; where not, what is published so far is committed at once.
+    /// Whether something came that may be another entry; where not, what is published so far is committed at once.
     fn has_next(&self) -> bool;
 
     /// Encodes the rows of an entry, skipping the first `skip`. Returns how many there were.

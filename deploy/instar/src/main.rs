@@ -10,6 +10,7 @@ mod place;
 mod preflight;
 mod process;
 mod progress;
+mod restart;
 
 use std::process::ExitCode;
 

@@ -167,6 +167,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 let ReadChunk { table, part, mut batch, rows, read_at } = *chunk;
                 self.publish_batch(&table, &mut batch).await?;
                 self.copier.last.insert(table.id().clone(), (rows, batch.bytes()));
+                self.tell_copied(table.id(), rows);
                 self.source.read(table.id(), &part, read_at, rows);
                 if self.full() {
                     self.commit_soon().await?;
@@ -174,6 +175,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             }
         }
         Ok(())
+    }
+
+    /// Before the source knows of these rows: with the last of them it forgets the copy.
+    fn tell_copied(&self, table: &TableId, rows: u64) {
+        if let Some((_, copy)) = self.source.copying().find(|(id, _)| *id == table) {
+            self.tools.reporter.copied(table, copy.rows_done + rows);
+        }
     }
 
     /// Publishes a batch of copied rows, in as many transactions as its size asks for.
@@ -264,6 +272,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             let more =
                 reader.view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin)).await.map_err(with_way_out)?;
             self.publish_batch(&captured, &mut batch).await?;
+            self.tell_copied(table, batch.len() as u64);
             self.source.view_rows(table, batch.len() as u64, !more);
             if !more {
                 self.copier.idle.push(reader);

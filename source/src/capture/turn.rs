@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use futures_util::FutureExt;
 use metrics::counter;
 use schemas::{
     change::SchemaChange,
@@ -79,8 +80,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// The next entry; None: nothing came in time, what was due is committed.
     async fn next_entry(&mut self, copy_waits: bool) -> Result<Option<EntryOf<E>>, CaptureError> {
-        if self.stream.has_next() {
-            let entry = self.stream.next().await;
+        // What came already may be no whole entry yet: then the shutdown and commands are not kept waiting.
+        if self.stream.has_next()
+            && let Some(entry) = self.stream.next().now_or_never()
+        {
             return self.or_commit(entry).await;
         }
         if self.tools.publisher.pending().0 > 0 && !self.in_group {
