@@ -3,6 +3,7 @@
 //! It reads the schema versions and the ledger, asks `schemas::order` what is to be decided, `schemas::rules` how, and runs
 //! plans in the session that holds the sink's lock. It remembers nothing that is not read again.
 
+mod begin;
 mod create;
 pub mod dry;
 mod row;
@@ -77,6 +78,8 @@ pub struct Decider<T: Target, C: Consumer> {
     stopped: Option<String>,
     /// The view under which all workers had nothing to do.
     drained: Option<u64>,
+    /// Whether it is known how the sink begins.
+    whole: bool,
 }
 
 /// What a round came to.
@@ -111,6 +114,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             look: true,
             stopped: None,
             drained: None,
+            whole: false,
         }
     }
 
@@ -177,6 +181,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             self.session = Some(self.target.session().await?);
         }
         self.record_problems().await?;
+        self.begin().await?;
         let ledger = self.look().await?;
         match work(&ledger, &self.events) {
             Some(job) if self.decide(&job).await? => Ok(Round::Progress),

@@ -6,6 +6,7 @@ mod desk;
 mod exit;
 mod observe;
 mod output;
+mod place;
 mod preflight;
 mod process;
 mod progress;
@@ -19,7 +20,11 @@ use crate::{cli::Cli, exit::Exit};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A process that serves metrics sets up both.
-    let logs = if matches!(cli.command, cli::Command::Run(_)) { Ok(()) } else { runtime::telemetry::init_logs() };
+    let logs = if matches!(cli.command, cli::Command::Run(_) | cli::Command::Source(_) | cli::Command::Sink(_)) {
+        Ok(())
+    } else {
+        runtime::telemetry::init_logs()
+    };
     if let Err(error) = logs {
         output::complain(&error.to_string());
         return Exit::Usage.into();

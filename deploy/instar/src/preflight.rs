@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use runtime::{
-    config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
-    log::Log,
-};
-use schemas::{capability, plan::target_table, table::Table, wire::names};
+use runtime::config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport};
+use schemas::{capability, plan::target_table, table::Table};
 use sink::{
     postgres::{
         PostgresTarget,
@@ -19,7 +16,7 @@ use source::{
     mysql::MySql,
 };
 
-use crate::exit::Failure;
+use crate::{exit::Failure, place::Place};
 
 /// Everything that is wrong with this pipeline, from `source:` to the last sink.
 pub async fn problems(pipeline: &Pipeline) -> Vec<Problem> {
@@ -104,7 +101,8 @@ async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[Table], found: &mut 
 fn lanes(pipeline: &Pipeline, table: &Table) -> u32 {
     match &pipeline.topics.transport {
         Transport::Local(local) if table.spreads() => local.partitions,
-        Transport::Local(_) => 1,
+        Transport::Kafka(kafka) if table.spreads() => kafka.partitions,
+        Transport::Local(_) | Transport::Kafka(_) => 1,
     }
 }
 
@@ -124,10 +122,8 @@ pub fn line(problem: &Problem) -> String {
 
 /// A pipeline that has never run begins only where nothing is wrong. One that has run goes on: what is wrong meanwhile shows where
 /// it stands, and a server that is down is waited for.
-pub async fn before_run(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
-    let progress = names::progress(&pipeline.topics.prefix);
-    let begun = log.find(&progress).is_some_and(|topic| log.ends(&topic).iter().any(|end| *end > 0));
-    if begun {
+pub async fn before_run(pipeline: &Pipeline, place: &Place) -> Result<(), Failure> {
+    if place.begun().await.map_err(|e| Failure::error(e.to_string()))? {
         return Ok(());
     }
     let problems = problems(pipeline).await;

@@ -7,7 +7,10 @@ pub mod local;
 
 use std::future::Future;
 
-use schemas::event::{Offset, Progress, SchemaEvent};
+use schemas::{
+    command::Command,
+    event::{Offset, Progress, SchemaEvent},
+};
 use tokio::sync::watch;
 
 use crate::error::SinkError;
@@ -55,6 +58,15 @@ pub trait Consumer: Clone + Send + Sync + 'static {
 
     /// Per lane, the offset behind everything committed.
     fn ends(&self, topic: &str) -> impl Future<Output = Result<Vec<Offset>, SinkError>> + Send;
+
+    /// Per lane, the oldest offset that is still there.
+    fn starts(&self, topic: &str) -> impl Future<Output = Result<Vec<Offset>, SinkError>> + Send;
+
+    /// As [`Self::fetch`], for those who look from outside: whose lane it is does not matter, and rows are given a moment to come.
+    fn peek(&self, topic: &str, lane: u32, from: Offset) -> impl Future<Output = Result<Self::Block, SinkError>> + Send;
+
+    /// Puts a command where the source reads it.
+    fn ask(&self, command: &Command) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Changes whenever there may be something new in a lane, or a lane has become this instance's.
     fn changed(&self) -> watch::Receiver<u64>;

@@ -49,7 +49,7 @@ pub async fn sink<T: Target, C: Consumer>(
 ) -> SinkSnapshot {
     match durable(target, kept).await {
         Ok((ledger, journal)) => {
-            let first = first_rows(name, consumer, topics, &ledger);
+            let first = first_rows(name, consumer, topics, &ledger).await;
             SinkSnapshot { process, ledger: Some(ledger), journal, first, unreachable: None }
         }
         Err(error) => {
@@ -77,7 +77,7 @@ async fn read<S: Session>(session: &mut S) -> Result<(Ledger, Journal), SinkErro
 }
 
 /// The first row of each lane that is not applied. What cannot be read is left out: the rows are counted all the same.
-fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &Ledger) -> BTreeMap<Lane, FirstRow> {
+async fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &Ledger) -> BTreeMap<Lane, FirstRow> {
     let mut first = BTreeMap::new();
     for (id, table) in captured(&topics.events) {
         let ends = topics.ends.get(&table.last.topic).map_or(&[][..], Vec::as_slice);
@@ -85,7 +85,7 @@ fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &L
             let lane = Lane { table: id.clone(), lane: number };
             let position = ledger.position(id, number).position;
             if position < *end
-                && let Ok(block) = consumer.fetch(&table.last.topic, None, number, position, 1)
+                && let Ok(block) = consumer.peek(&table.last.topic, number, position).await
                 && let Some(record) = block.records().next()
                 && let Some(row) = first_row(name, topics, &lane, record.value)
             {
@@ -114,7 +114,10 @@ mod tests {
         atomic::{AtomicU64, Ordering},
     };
 
-    use schemas::event::{EventKind, TableEvent};
+    use schemas::{
+        command::Command,
+        event::{EventKind, TableEvent},
+    };
     use tokio::sync::watch;
 
     use super::*;
@@ -165,6 +168,18 @@ mod tests {
 
         async fn ends(&self, _topic: &str) -> Result<Vec<Offset>, SinkError> {
             Ok(vec![self.rows(), 0])
+        }
+
+        async fn starts(&self, _topic: &str) -> Result<Vec<Offset>, SinkError> {
+            Ok(vec![0, 0])
+        }
+
+        async fn peek(&self, _topic: &str, _lane: u32, _from: Offset) -> Result<Nothing, SinkError> {
+            Ok(Nothing)
+        }
+
+        async fn ask(&self, _command: &Command) -> Result<(), SinkError> {
+            Ok(())
         }
 
         fn changed(&self) -> watch::Receiver<u64> {

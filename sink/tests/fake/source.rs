@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use runtime::log::{Keep, Log, LogOptions, Topic};
 use schemas::{
     change::{Fill, SchemaChange},
+    command::Command,
     event::{Epoch, EventKind, Progress, SchemaEvent, Seq, SourceState, TableEvent, TableProgress, Version},
     native::{Native, postgres},
     table::{Column, Table, TableId},
@@ -94,13 +95,28 @@ impl Source {
 
     /// Tables begun anew at their present shape; the rows that are there come by a copy.
     pub fn reload(&mut self, names: &[&str]) {
+        self.copy(names, None);
+    }
+
+    /// The same for one sink alone.
+    pub fn reload_for(&mut self, sink: &str, names: &[&str]) {
+        self.copy(names, Some(sink));
+    }
+
+    fn copy(&mut self, names: &[&str], sink: Option<&str>) {
         let tables = names.iter().map(|name| self.tables[*name].table.clone()).collect();
-        self.begin(EventKind::Reload, tables, None);
+        self.begin(EventKind::Reload, tables, sink.map(str::to_owned));
         for name in names {
             for row in self.tables[*name].rows.values().cloned().collect::<Vec<_>>() {
-                self.publish(name, Op::Read, None, Some(&row), &[], None);
+                self.publish(name, Op::Read, None, Some(&row), &[], sink);
             }
         }
+    }
+
+    /// What sinks have asked for.
+    pub fn commands(&self) -> Vec<Command> {
+        let Some(topic) = self.log.find(&names::commands("shop")) else { return Vec::new() };
+        self.log.records(&topic, 0, 0, 1 << 20).unwrap().iter().map(|r| Command::parse(r.value).unwrap()).collect()
     }
 
     pub fn begin(&mut self, kind: EventKind, tables: Vec<Table>, for_sink: Option<String>) {
@@ -203,6 +219,7 @@ impl Source {
             message: String::new(),
             ts_ms,
             commit_ts_ms,
+            due_ms: i64::MAX,
         };
         let topic = self.log.topic("shop.progress", Some(1), Keep::Newest).unwrap();
         let schema = self.log.register("shop.progress-value", &progress_schema()).unwrap();

@@ -27,6 +27,7 @@ use runtime::{
     kafka::{Cluster, KafkaError, Reader, Tail},
 };
 use schemas::{
+    command::Command,
     event::{Offset, Progress, SchemaEvent},
     wire::{
         event::{read_event, read_progress},
@@ -60,6 +61,7 @@ struct Inner {
     progress: Arc<Followed>,
     versions_changed: watch::Sender<u64>,
     cluster: Cluster,
+    prefix: String,
 }
 
 /// A topic of one partition that is read to its end again and again.
@@ -76,7 +78,7 @@ impl KafkaConsumer {
     ///
     /// `Refused`: the brokers do not let us in. `Transient`: they cannot be reached.
     pub fn connect(topics: &KafkaTopics, prefix: &str, sink: &str) -> Result<Self, SinkError> {
-        let group = format!("instar-{prefix}-{sink}");
+        let group = group(prefix, sink);
         Self::open(topics, prefix, &group, AHEAD, Some(&group))
     }
 
@@ -90,7 +92,7 @@ impl KafkaConsumer {
     }
 
     fn open(config: &KafkaTopics, prefix: &str, client: &str, ahead: u32, group: Option<&str>) -> Result<Self, SinkError> {
-        let failed = |e| failed(&config.brokers, e);
+        let failed = |e| failed_at(&config.brokers, e);
         let cluster = Cluster::connect(config, client).map_err(failed)?;
         let reader = Reader::open(config, client, ahead).map_err(failed)?;
         let topics = Arc::new(Topics::new(reader.clone(), &config.brokers, group.is_none()));
@@ -106,12 +108,22 @@ impl KafkaConsumer {
             Some(group) => Some(Member::join(config, group, topics.clone()).map_err(failed)?),
             None => None,
         };
-        let inner = Inner { _member: member, watcher, topics, versions, progress, versions_changed, cluster };
+        let inner = Inner { _member: member, watcher, topics, versions, progress, versions_changed, cluster, prefix: prefix.to_owned() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     fn failed(&self, error: KafkaError) -> SinkError {
-        failed(&self.inner.cluster.settings().brokers, error)
+        failed_at(&self.inner.cluster.settings().brokers, error)
+    }
+
+    /// How many lanes the topic has: as it was recorded, not what it has grown to.
+    fn lanes(&self, topic: &str) -> Result<u32, SinkError> {
+        if let Some(lanes) = self.inner.topics.lanes(topic) {
+            return Ok(lanes);
+        }
+        let found = self.inner.cluster.find(topic).map_err(|e| self.failed(e))?;
+        let gone = || SinkError::Stop { message: format!("topic {topic} is not there: rows are lost for this sink. Reload the table.") };
+        found.map(|facts| facts.partitions).ok_or_else(gone)
     }
 
     /// Runs what blocks on a thread for that.
@@ -209,13 +221,32 @@ impl Consumer for KafkaConsumer {
     async fn ends(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
         let topic = topic.to_owned();
         self.blocking(move |this| {
-            let cluster = &this.inner.cluster;
-            let lanes = match this.inner.topics.lanes(&topic) {
-                Some(lanes) => lanes,
-                None => cluster.find(&topic).map_err(|e| this.failed(e))?.map_or(0, |facts| facts.partitions),
-            };
+            let lanes = this.lanes(&topic)?;
             // Not the end of what readers see: a marker may be written after its transaction is told to be committed.
-            cluster.written(&topic, lanes).map_err(|e| this.failed(e))
+            this.inner.cluster.written(&topic, lanes).map_err(|e| this.failed(e))
+        })
+        .await
+    }
+
+    async fn starts(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
+        let topic = topic.to_owned();
+        self.blocking(move |this| {
+            let start = |lane| this.inner.topics.reader().bounds(&topic, lane).map(|bounds| bounds.0);
+            (0..this.lanes(&topic)?).map(start).collect::<Result<_, _>>().map_err(|e| this.failed(e))
+        })
+        .await
+    }
+
+    async fn peek(&self, topic: &str, lane: u32, from: Offset) -> Result<KafkaBlock, SinkError> {
+        let topic = self.inner.topics.wanted(topic);
+        self.blocking(move |this| topic.peek(&this.inner.topics, lane, from)).await
+    }
+
+    async fn ask(&self, command: &Command) -> Result<(), SinkError> {
+        let record = command.to_record();
+        self.blocking(move |this| {
+            let topic = names::commands(&this.inner.prefix);
+            this.inner.cluster.append(&topic, &record).map(drop).map_err(|e| this.failed(e))
         })
         .await
     }
@@ -249,11 +280,25 @@ fn unreadable(topic: &str, what: &str, error: &schemas::wire::WireError) -> Sink
     SinkError::Stop { message: format!("topic {topic}: {what} cannot be read: {error}") }
 }
 
-/// Sorts what the cluster said. Faults that pass name the brokers.
-fn failed(brokers: &str, error: KafkaError) -> SinkError {
+/// The consumer group of a sink's instances.
+pub fn group(prefix: &str, sink: &str) -> String {
+    format!("instar-{prefix}-{sink}")
+}
+
+/// As [`failed`]; a fault that passes names the brokers.
+fn failed_at(brokers: &str, error: KafkaError) -> SinkError {
+    match failed(error) {
+        SinkError::Transient(reason) if !reason.contains(brokers) => {
+            SinkError::Transient(format!("topics.kafka.brokers {brokers}: {reason}"))
+        }
+        error => error,
+    }
+}
+
+/// Sorts what the cluster said.
+pub fn failed(error: KafkaError) -> SinkError {
     match error {
-        KafkaError::Transient(reason) if reason.contains(brokers) => SinkError::Transient(reason),
-        KafkaError::Transient(reason) => SinkError::Transient(format!("topics.kafka.brokers {brokers}: {reason}")),
+        KafkaError::Transient(reason) => SinkError::Transient(reason),
         KafkaError::Refused(reason) | KafkaError::Fenced(reason) => SinkError::Refused(reason),
         KafkaError::Topic(reason) => SinkError::Stop { message: format!("{reason}: rows are lost for this sink. Reload the table.") },
         error @ KafkaError::Absent { .. } => {

@@ -14,6 +14,9 @@ use crate::error::SinkError;
 /// How long a topic may not be there before it is gone: a broker that has just started may not know of it yet.
 const GONE: Duration = Duration::from_secs(5);
 
+/// How long one who looks waits for a row.
+const MOMENT: Duration = Duration::from_millis(400);
+
 /// What is asked of a lane.
 pub(super) struct Asked<'a> {
     /// The identity that the schema versions have, if they tell.
@@ -177,10 +180,38 @@ impl Topic {
         }
         let Some(open) = &mut slot.open else { return Ok(KafkaBlock::empty(from, false)) };
         match open.lane.take(asked.max_bytes, Duration::ZERO) {
-            Ok(taken) => Ok(slot.took(taken, from, topics.alone())),
+            Ok(taken) => Ok(slot.took(taken, from)),
             Err(error) => {
                 slot.open = None;
                 self.failed(topics, slot, from, error)
+            }
+        }
+    }
+
+    /// The next rows of a lane for one who only looks: waits a moment for them.
+    pub fn peek(&self, topics: &Topics, lane: u32, from: Offset) -> Result<KafkaBlock, SinkError> {
+        let slot = self.slot(lane);
+        let mut slot = lock(&slot);
+        if let Some(kept) = slot.kept.as_ref().filter(|kept| (kept.from..kept.next).contains(&from)) {
+            return Ok(KafkaBlock::rest(&kept.taken, from, kept.next));
+        }
+        if slot.open.is_some() {
+            // It is being read: what will be applied next is not for looking at.
+            return Ok(KafkaBlock::empty(from, false));
+        }
+        let reading = topics.reader().lane(&self.name, lane, from, || {}).map_err(|e| topics.failed(e))?;
+        let deadline = Instant::now() + MOMENT;
+        loop {
+            let taken = reading.take(1, MOMENT / 4).map_err(|e| topics.failed(e))?;
+            let end = taken.end;
+            if let Some(last) = taken.messages().last() {
+                let (next, taken) = (last.offset() + 1, Arc::new(taken));
+                let block = KafkaBlock::rest(&taken, from, next);
+                slot.kept = Some(Kept { taken, from, next });
+                return Ok(block);
+            }
+            if end.is_some() || Instant::now() >= deadline {
+                return Ok(KafkaBlock::empty(end.unwrap_or(from).max(from), end.is_some()));
             }
         }
     }
@@ -208,7 +239,7 @@ impl Slot {
         *self = Self::default();
     }
 
-    fn took(&mut self, taken: Taken, from: Offset, alone: bool) -> KafkaBlock {
+    fn took(&mut self, taken: Taken, from: Offset) -> KafkaBlock {
         let Some(open) = &mut self.open else { return KafkaBlock::empty(from, false) };
         let behind = taken.messages().last().map(|message| message.offset() + 1);
         let next = taken.end.max(behind).unwrap_or(from).max(from);
@@ -220,10 +251,6 @@ impl Slot {
         let taken = Arc::new(taken);
         let block = KafkaBlock::rest(&taken, from, next);
         self.kept = Some(Kept { taken, from, next });
-        if alone {
-            // Who only looks wants the first row, not what follows.
-            self.open = None;
-        }
         block
     }
 }

@@ -14,7 +14,7 @@ use schemas::event::SchemaEvent;
 use tokio::sync::watch;
 
 use super::{
-    failed,
+    failed_at,
     topic::{Topic, lock},
 };
 use crate::error::SinkError;
@@ -69,7 +69,7 @@ impl Topics {
     }
 
     pub fn failed(&self, error: KafkaError) -> SinkError {
-        failed(&self.brokers, error)
+        failed_at(&self.brokers, error)
     }
 
     /// The topic, which is looked after from now on.
