@@ -28,11 +28,11 @@ use schemas::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{sleep, timeout},
+    time::sleep,
 };
 
 use crate::{
-    consumer::Consumer,
+    consumer::{Consumer, reachable},
     error::SinkError,
     shared::{RowProblem, Shared, Task, View},
     status::stop_message,
@@ -120,7 +120,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
 
     /// Runs until shutdown, or until the ledger stands and the configuration says to end then.
     pub async fn run(mut self) -> Result<Ended, SinkError> {
-        let mut news = self.consumer.changed();
+        let (mut news, mut trouble) = (self.consumer.events_changed(), self.consumer.trouble());
         let mut pause = self.sink.retry.initial;
         while !*self.shutdown.borrow() {
             news.borrow_and_update();
@@ -153,7 +153,11 @@ impl<T: Target, C: Consumer> Decider<T, C> {
                     self.session = None;
                     self.look = true;
                     self.shared.retrying(Task::Decider, Some(reason));
-                    let _ = timeout(pause, self.shutdown.changed()).await;
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        () = reachable(&mut trouble) => {}
+                        _ = self.shutdown.changed() => {}
+                    }
                     pause = (pause * 2).min(self.sink.retry.max);
                 }
                 Err(

@@ -85,6 +85,10 @@ impl Block for Records {
     fn next(&self) -> Offset {
         Records::next(self)
     }
+
+    fn whole(&self) -> bool {
+        self.is_empty()
+    }
 }
 
 impl Consumer for LocalConsumer {

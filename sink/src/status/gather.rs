@@ -143,6 +143,10 @@ mod tests {
         fn next(&self) -> Offset {
             0
         }
+
+        fn whole(&self) -> bool {
+            true
+        }
     }
 
     impl Consumer for Busy {
