@@ -46,10 +46,10 @@ impl Tail {
     ///
     /// # Errors
     ///
-    /// `Absent` where the topic begins behind `from`: records are gone.
+    /// `Absent` where the topic begins behind `from`, or ends before it: records are gone.
     pub fn read<E: From<KafkaError>>(&mut self, from: u64, mut each: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<u64, E> {
         let (low, end) = self.reader.bounds(&self.topic, 0)?;
-        if from < low {
+        if from < low || from > end {
             return Err(self.absent(from, low, end).into());
         }
         if end <= from && self.lane.is_some() && self.next == from {
