@@ -70,9 +70,14 @@ pub async fn run<E: Engine, P: Publisher>(
         reporter.state(State::Starting, "");
         let before = reporter.reached();
         let mut tools = Tools { engine, publisher, settings, reporter, shutdown: shutdown.clone() };
-        let ended = attempt(&mut tools).await;
+        let mut ended = attempt(&mut tools).await.map(Some);
+        if let Some((message, again)) = stop(&ended) {
+            reporter.state(State::Stopped, &message);
+            ended = stopped(&mut tools, message, &mut tried, again).await;
+        }
         match ended {
-            Ok(ended) => {
+            Ok(None) => {}
+            Ok(Some(ended)) => {
                 match &ended {
                     Ended::Stopped { message } => reporter.state(State::Stopped, message),
                     Ended::Shutdown | Ended::Copied => reporter.state(State::Down, ""),
@@ -97,16 +102,16 @@ pub async fn run<E: Engine, P: Publisher>(
                 }
                 pause = (pause * 2).min(settings.retry.max);
             }
-            Err(CaptureError::Stop { message }) => {
+            Err(CaptureError::Stop { message } | CaptureError::Blocked { message }) => {
+                // That it stands cannot be made durable.
                 reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message, &mut tried, None).await? {
-                    return Ok(ended);
-                }
-            }
-            Err(CaptureError::Blocked { message }) => {
-                reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message, &mut tried, Some(AGAIN)).await? {
-                    return Ok(ended);
+                match settings.on_stop {
+                    OnStop::Exit => return Ok(Ended::Stopped { message }),
+                    OnStop::Wait => {
+                        if wait(AGAIN, &mut tools.shutdown).await {
+                            return Ok(Ended::Shutdown);
+                        }
+                    }
                 }
             }
             Err(e @ (CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_))) => {
@@ -114,6 +119,15 @@ pub async fn run<E: Engine, P: Publisher>(
                 return Err(e);
             }
         }
+    }
+}
+
+/// What a person must do, and how soon it is tried again by itself.
+fn stop(ended: &Result<Option<Ended>, CaptureError>) -> Option<(String, Option<Duration>)> {
+    match ended {
+        Err(CaptureError::Stop { message }) => Some((message.clone(), None)),
+        Err(CaptureError::Blocked { message }) => Some((message.clone(), Some(AGAIN))),
+        Err(CaptureError::Transient(_) | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_)) | Ok(_) => None,
     }
 }
 

@@ -38,7 +38,11 @@ impl Found {
         let problem = fatal(format!("source: {error}"), "");
         match error {
             CaptureError::Transient(_) => self.unreachable.push(problem),
-            CaptureError::Stop { .. } | CaptureError::Blocked { .. } | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_) => {
+            CaptureError::Stop { .. }
+            | CaptureError::Blocked { .. }
+            | CaptureError::Refused(_)
+            | CaptureError::Fenced(_)
+            | CaptureError::Transport(_) => {
                 self.problems.push(problem);
             }
         }

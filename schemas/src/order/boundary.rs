@@ -88,6 +88,11 @@ impl<P: Clone + PartialEq + Debug + Display> Boundary<P> {
         }
     }
 
+    /// Nothing is to be applied anywhere: rows stay in the version that they are in.
+    pub fn recorded_only(&self) -> bool {
+        !self.draft.epoch
+    }
+
     pub fn kind(&self) -> EventKind {
         self.draft.kind
     }

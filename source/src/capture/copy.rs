@@ -99,7 +99,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     fn plans(&self) -> VecDeque<Plan> {
         let plan = |(table, copy): (&TableId, &schemas::event::CopyProgress<E::Position>)| {
-            let captured = self.shapes.get(table)?;
+            let captured = self.shapes.get(table).filter(|captured| !captured.lost)?;
             let unread: VecDeque<_> = self.source.unread(table).into();
             (!unread.is_empty() || !copy.all_planned).then(|| Plan {
                 table: captured.clone(),

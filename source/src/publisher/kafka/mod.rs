@@ -271,10 +271,12 @@ impl Publisher for KafkaPublisher {
 
     async fn events(&mut self) -> Result<Vec<SchemaEvent>, CaptureError> {
         let name = names::versions(&self.prefix);
-        let reader = self.reader.clone();
+        let (reader, cluster) = (self.reader.clone(), self.cluster.clone());
         blocking(move || {
             let mut events = Vec::new();
-            let read = Tail::new(reader, name.as_str(), || {}).read(0, |offset, record| {
+            // What is written is committed or aborted: no other source can have a transaction open.
+            let written = cluster.written(&name, 1).map_err(failed)?.first().copied().unwrap_or(0);
+            let read = Tail::new(reader, name.as_str(), || {}).read_to(0, written, |offset, record| {
                 let event = read_event(record);
                 events.push(
                     event.map_err(|e| ReadError::Own(CaptureError::Transport(format!("{name}: record {offset} cannot be read: {e}"))))?,
