@@ -105,12 +105,16 @@ pub struct Progress<P = String> {
     /// When this was written and when the source committed what it stands at, in milliseconds since 1970 UTC.
     pub ts_ms: i64,
     pub commit_ts_ms: i64,
+    /// When the next one is written at the latest, by a source that lives; 0: it has ended.
+    pub due_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
     Running,
+    /// A transient fault is waited out; the message says which.
+    Retrying,
     Paused,
     Stopped,
 }
@@ -204,6 +208,7 @@ impl<P> Progress<P> {
             message: self.message.clone(),
             ts_ms: self.ts_ms,
             commit_ts_ms: self.commit_ts_ms,
+            due_ms: self.due_ms,
         })
     }
 

@@ -366,6 +366,7 @@ fn a_plain_reader_reads_progress_and_so_do_we() {
         message: "a statement that is not understood".into(),
         ts_ms: 1,
         commit_ts_ms: 2,
+        due_ms: 3,
     };
     let mut record = Vec::new();
     event::put_progress(&mut record, 2, &written);

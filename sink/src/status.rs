@@ -124,6 +124,7 @@ fn source_status(snapshot: &Snapshot<'_>) -> Json {
         (Liveness::Down, _) => ("down", "no source process runs"),
         (Liveness::Retrying(reason), _) => ("retrying", reason.as_str()),
         (Liveness::Paused, _) | (Liveness::Running, Some((SourceState::Paused, _))) => ("paused", ""),
+        (Liveness::Running, Some((SourceState::Retrying, message))) => ("retrying", message),
         (Liveness::Running, Some((SourceState::Running, message))) => ("running", message),
         (Liveness::Running, None) => ("running", ""),
     };

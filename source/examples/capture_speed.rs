@@ -193,6 +193,7 @@ fn settings() -> Settings {
         on_stop: OnStop::Exit,
         retry: Retry { initial: Duration::from_secs(1), max: Duration::from_secs(1) },
         commit: CommitBounds::default(),
+        heartbeat: Duration::from_secs(10),
         poll: Duration::from_millis(100),
     }
 }

@@ -63,6 +63,7 @@ pub async fn run<E: Engine, P: Publisher>(
     let mut pause = settings.retry.initial;
     // The newest command that has led to another try.
     let mut tried = None;
+    let mut told = String::new();
     loop {
         reporter.state(State::Starting, "");
         let before = reporter.reached();
@@ -79,10 +80,15 @@ pub async fn run<E: Engine, P: Publisher>(
             Err(CaptureError::Transient(reason)) => {
                 if reporter.reached() != before {
                     pause = settings.retry.initial;
+                    told.clear();
                 }
                 tracing::warn!(reason, seconds = pause.as_secs_f64(), "transient fault: the source connects again");
                 counter!(metric::RETRIES).increment(1);
                 reporter.state(State::Retrying, &reason);
+                if pause > settings.retry.initial && told != reason {
+                    tell_retrying(&mut tools, &reason).await;
+                    told = reason;
+                }
                 if wait(pause, &mut tools.shutdown).await {
                     reporter.state(State::Down, "");
                     return Ok(Ended::Shutdown);
@@ -117,6 +123,24 @@ async fn attempt<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>) -> Result
         () = shutdown_asked(&mut stop) => return Ok(Ended::Shutdown),
     };
     session.run().await
+}
+
+/// A fault that lasts is told to those who look from outside, if it does not hinder that too.
+async fn tell_retrying<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, reason: &str) {
+    let written = async {
+        let Some(mut progress) = tools.publisher.start().await? else { return Ok(()) };
+        if matches!(progress.state, SourceState::Running | SourceState::Retrying) {
+            progress.state = SourceState::Retrying;
+            reason.clone_into(&mut progress.message);
+            progress.ts_ms = now_ms();
+            progress.due_ms = now_ms().saturating_add(tools.settings.pulse_ms());
+            tools.publisher.commit(&progress).await?;
+        }
+        Ok::<(), CaptureError>(())
+    };
+    if let Err(error) = written.await {
+        tracing::debug!(%error, "the fault could not be told in the topics");
+    }
 }
 
 /// The log itself cannot be read on. Makes that durable; then the end, or waits for a command that has not been tried.

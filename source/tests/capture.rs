@@ -121,6 +121,7 @@ impl World {
             on_stop: OnStop::Wait,
             retry: Retry { initial: Duration::from_millis(10), max: Duration::from_secs(1) },
             commit: CommitBounds { rows: 500, ..CommitBounds::default() },
+            heartbeat: Duration::from_secs(10),
             poll: Duration::from_millis(20),
         };
         let directory = std::env::temp_dir().join(format!("instar-{database}-{}", std::process::id()));

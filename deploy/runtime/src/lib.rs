@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod control;
+pub mod kafka;
 pub mod log;
 pub mod retry;
 pub mod shutdown;

@@ -24,6 +24,8 @@ pub struct Source<P> {
     pub(super) protections: Protections,
     pub(super) reached: fn(&P, &P) -> bool,
     pub(super) state: Progress<P>,
+    /// How long at most until the next progress is written, in milliseconds; 0: there will be none.
+    pulse_ms: i64,
     /// The topic of each table: rows are looked up by it.
     topics: HashMap<TableId, String>,
     /// Open views of tables without a key, and where they stand. Lost in a crash: the copy begins again.
@@ -132,8 +134,10 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             message: String::new(),
             ts_ms: 0,
             commit_ts_ms: 0,
+            due_ms: 0,
         };
-        let mut source = Self { protections: Protections::ALL, reached, state, topics: HashMap::new(), views: BTreeMap::new() };
+        let mut source =
+            Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics: HashMap::new(), views: BTreeMap::new() };
         for table in &tables {
             let copy = copy.then(|| new_copy(&table.shape, None));
             source.insert(TableProgress { copy, ..unknown(table) });
@@ -147,7 +151,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     pub fn open<E>(progress: &Progress, parse: impl Fn(&String) -> Result<P, E>, reached: fn(&P, &P) -> bool) -> Result<Self, E> {
         let state = progress.places(&parse)?;
         let topics = state.tables.values().map(|t| (t.id.clone(), t.topic.clone())).collect();
-        Ok(Self { protections: Protections::ALL, reached, state, topics, views: BTreeMap::new() })
+        Ok(Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics, views: BTreeMap::new() })
     }
 
     /// With some protections taken out: only to show that they are needed.
@@ -157,11 +161,17 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self
     }
 
+    /// How long at most until the next progress is written; 0: there will be none, the process ends.
+    pub fn set_pulse(&mut self, ms: i64) {
+        self.pulse_ms = ms;
+    }
+
     /// What to commit together with everything published so far.
     pub fn progress(&self, ts_ms: i64) -> Progress {
         let text = |place: &P| Ok::<_, Infallible>(place.to_string());
         let Ok(mut progress) = self.state.places(&text);
         progress.ts_ms = ts_ms;
+        progress.due_ms = if self.pulse_ms > 0 { ts_ms.saturating_add(self.pulse_ms) } else { 0 };
         progress
     }
 

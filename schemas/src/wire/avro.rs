@@ -149,6 +149,7 @@ pub fn progress_schema() -> Json {
             { "name": "message", "type": "string" },
             { "name": "ts_ms", "type": "long" },
             { "name": "commit_ts_ms", "type": "long" },
+            { "name": "due_ms", "type": "long", "doc": "when the next progress is written at the latest; 0: the source has ended" },
             { "name": "tables", "type": "string", "doc": "JSON: captured tables and their copies" },
         ],
     })

@@ -31,6 +31,7 @@ impl SourceState {
     pub fn name(self) -> &'static str {
         match self {
             SourceState::Running => "running",
+            SourceState::Retrying => "retrying",
             SourceState::Paused => "paused",
             SourceState::Stopped => "stopped",
         }
@@ -39,6 +40,7 @@ impl SourceState {
     fn parse(name: &str) -> Result<Self, WireError> {
         match name {
             "running" => Ok(SourceState::Running),
+            "retrying" => Ok(SourceState::Retrying),
             "paused" => Ok(SourceState::Paused),
             "stopped" => Ok(SourceState::Stopped),
             other => Err(WireError::Unknown { what: "source state", value: other.into() }),
@@ -153,6 +155,7 @@ pub fn put_progress(out: &mut Vec<u8>, schema: u32, progress: &Progress) {
     put_bytes(out, progress.message.as_bytes());
     put_long(out, progress.ts_ms);
     put_long(out, progress.commit_ts_ms);
+    put_long(out, progress.due_ms);
     put_bytes(out, json(&progress.tables).as_bytes());
 }
 
@@ -171,6 +174,7 @@ pub fn read_progress(record: &[u8]) -> Result<Progress, WireError> {
         message: r.string()?.to_owned(),
         ts_ms: r.long()?,
         commit_ts_ms: r.long()?,
+        due_ms: r.long()?,
         tables: parse(r.string()?)?,
     })
 }

@@ -133,6 +133,7 @@ pub(crate) fn progress(copy: Option<&str>) -> Progress {
         message: String::new(),
         ts_ms: 1_700_000_010_000,
         commit_ts_ms: 1_700_000_009_750,
+        due_ms: i64::MAX,
     }
 }
 

@@ -202,6 +202,7 @@ impl Source {
             message: String::new(),
             ts_ms,
             commit_ts_ms,
+            due_ms: i64::MAX,
         };
         let topic = self.log.topic("shop.progress", Some(1), Keep::Newest).unwrap();
         let schema = self.log.register("shop.progress-value", &progress_schema()).unwrap();

@@ -109,6 +109,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     pub async fn run(mut self) -> Result<Ended, CaptureError> {
         loop {
             if self.stopping() {
+                self.source.set_pulse(0);
                 self.commit().await?;
                 return Ok(Ended::Shutdown);
             }
@@ -171,7 +172,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// Commits what there is and waits until commands are looked for again.
     async fn rest(&mut self) -> Result<(), CaptureError> {
-        if self.dirty || self.tools.publisher.pending().0 > 0 {
+        if self.dirty || self.tools.publisher.pending().0 > 0 || self.heartbeat_is_due() {
             self.commit().await?;
         }
         self.settle().await?;
@@ -252,6 +253,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let bounds = self.tools.settings.commit;
         let (rows, bytes) = self.tools.publisher.pending();
         rows >= bounds.rows || bytes >= bounds.bytes || self.first_pending.is_some_and(|first| first.elapsed() >= bounds.age)
+    }
+
+    pub fn heartbeat_is_due(&self) -> bool {
+        self.last_commit.elapsed() >= self.tools.settings.heartbeat
     }
 
     /// Notes that rows or progress wait for a commit.

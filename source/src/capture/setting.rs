@@ -21,9 +21,14 @@ pub struct Settings {
     pub on_stop: OnStop,
     pub retry: Retry,
     pub commit: CommitBounds,
+    /// How often progress is written where nothing happens.
+    pub heartbeat: Duration,
     /// How often commands are looked for.
     pub poll: Duration,
 }
+
+/// Silent heartbeats after which a source is taken to be gone.
+const SILENCE: u32 = 3;
 
 impl Settings {
     /// What a pipeline's configuration says of its source.
@@ -40,8 +45,14 @@ impl Settings {
             on_stop,
             retry: Retry { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
             commit: CommitBounds::default(),
+            heartbeat: pipeline.source.heartbeat,
             poll: Duration::from_millis(100),
         }
+    }
+
+    /// How long at most until progress is written again, in milliseconds, as told to those who look from outside.
+    pub fn pulse_ms(&self) -> i64 {
+        i64::try_from(self.heartbeat.saturating_mul(SILENCE).as_millis()).unwrap_or(i64::MAX)
     }
 
     pub fn captures(&self, id: &TableId) -> bool {

@@ -38,6 +38,10 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
         Some(progress) => resume::<E>(progress, &settings.pipeline, &settings.prefix)?,
         None => begin(tools.engine, tools.publisher, settings).await?,
     };
+    source.set_pulse(settings.pulse_ms());
+    if source.state().state == SourceState::Retrying {
+        source.set_state(SourceState::Running, "");
+    }
     let stood = source.state().state == SourceState::Stopped;
     let events = tools.publisher.events().await?;
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;

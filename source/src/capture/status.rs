@@ -88,6 +88,7 @@ impl Reporter {
         self.0.send_modify(|status| {
             status.state = match progress.state {
                 SourceState::Running => State::Running,
+                SourceState::Retrying => State::Retrying,
                 SourceState::Paused => State::Paused,
                 SourceState::Stopped => State::Stopped,
             };

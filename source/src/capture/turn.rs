@@ -98,7 +98,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             return self.or_commit(entry).await;
         }
         let idle = self.dirty && self.last_commit.elapsed() >= self.tools.settings.commit.idle;
-        if self.full() || idle {
+        if self.full() || idle || self.heartbeat_is_due() && !self.in_group {
             self.commit().await?;
         }
         Ok(None)
@@ -119,9 +119,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if let Some(first) = self.first_pending {
             wake = wake.min(first + bounds.age);
         }
-        if self.dirty {
-            wake = wake.min(self.last_commit + bounds.idle);
-        }
+        wake = wake.min(self.last_commit + if self.dirty { bounds.idle } else { self.tools.settings.heartbeat });
         if copy_waits {
             wake = wake.min(Instant::now() + QUIET);
         }
@@ -260,8 +258,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.in_group = false;
         self.resumed = 0;
         let Statement { position, ts_ms, ddl, tables } = statement;
-        let changed =
-            tables.into_iter().map(|t| Changed { epoch: t.changes.iter().any(SchemaChange::needs_epoch), shape: t.shape, changes: t.changes }).collect();
+        let changed = tables
+            .into_iter()
+            .map(|t| Changed { epoch: t.changes.iter().any(SchemaChange::needs_epoch), shape: t.shape, changes: t.changes })
+            .collect();
         match self.source.statement(position, ts_ms, &ddl, changed) {
             Some(draft) => self.publish_event(draft).await?,
             None => self.touched(),

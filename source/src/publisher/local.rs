@@ -246,6 +246,7 @@ mod tests {
             message: String::new(),
             ts_ms: 0,
             commit_ts_ms: 0,
+            due_ms: i64::MAX,
         }
     }
 

@@ -225,14 +225,21 @@ async fn a_zero_date_stops_before_its_row() {
 #[tokio::test]
 async fn a_number_out_of_range_stops_before_its_row() {
     let narrow = "smallint";
-    bad_value("out_of_range", "v INT", &["1, 32767", "2, 32768", "3, 1"], narrow, &["out_of_range.t", "id=2", "column v", "out of range"]).await;
+    bad_value("out_of_range", "v INT", &["1, 32767", "2, 32768", "3, 1"], narrow, &["out_of_range.t", "id=2", "column v", "out of range"])
+        .await;
 }
 
 #[tokio::test]
 async fn a_string_too_long_stops_before_its_row() {
     let narrow = "varchar(3)";
-    bad_value("too_long", "v VARCHAR(20)", &["1, 'äöü'", "2, 'abcd'", "3, 'x'"], narrow, &["too_long.t", "id=2", "column v", "3 characters"])
-        .await;
+    bad_value(
+        "too_long",
+        "v VARCHAR(20)",
+        &["1, 'äöü'", "2, 'abcd'", "3, 'x'"],
+        narrow,
+        &["too_long.t", "id=2", "column v", "3 characters"],
+    )
+    .await;
 }
 
 /// Every type and character set of these servers is carried in one form or another; what can be refused is a form.

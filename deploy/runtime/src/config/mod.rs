@@ -4,6 +4,7 @@
 //! keys and their defaults. Relative paths in a configuration are relative to the working directory.
 
 mod document;
+mod kafka;
 mod nearest;
 mod pipeline;
 mod problem;
@@ -89,6 +90,7 @@ pub enum TruncateEvents {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     Local(LocalTopics),
+    Kafka(KafkaTopics),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +98,51 @@ pub struct LocalTopics {
     pub path: PathBuf,
     pub partitions: u32,
     pub retention: Duration,
+}
+
+/// A Kafka cluster with its schema registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KafkaTopics {
+    /// `host:port`, several with commas between them.
+    pub brokers: String,
+    pub registry: Url,
+    /// Of the tables' topics, where they are made.
+    pub partitions: u32,
+    pub replication: u16,
+    /// The client library's own properties, by name.
+    pub properties: BTreeMap<String, Secret>,
+    /// None: brokers are spoken to in the clear.
+    pub tls: Option<Tls>,
+    pub sasl: Option<Sasl>,
+    pub registry_auth: RegistryAuth,
+    /// Of an https registry; as the brokers' where it has none of its own.
+    pub registry_tls: Tls,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sasl {
+    Password {
+        mechanism: SaslMechanism,
+        user: String,
+        password: Secret,
+    },
+    /// OAUTHBEARER.
+    Token(Secret),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaslMechanism {
+    Plain,
+    ScramSha256,
+    ScramSha512,
+    OAuthBearer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryAuth {
+    None,
+    Basic { user: String, password: Secret },
+    Bearer(Secret),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use serde_yaml_ng::Value;
 use super::{
     Admin, ConfigErrors, LocalTopics, Pipeline, Topics, Transport, TruncateEvents,
     document::Document,
+    kafka,
     problem::Step,
     section::{Node, Section},
     sink, source,
@@ -66,17 +67,35 @@ fn topics(root: &Section<'_>, pipeline: &str) -> Option<Topics> {
     let Some(section) = root.section("topics") else {
         return Some(Topics { prefix: pipeline.to_owned(), transport: Transport::Local(local(None)), truncate: TruncateEvents::Publish });
     };
-    section.know(&["kafka", "pubsub"]);
-    section.choice("transport", &[("local", ()), ("kafka", ()), ("pubsub", ())], ());
+    section.know(&["pubsub"]);
+    let named =
+        section.choice("transport", &[("local", Some(Named::Local)), ("kafka", Some(Named::Kafka)), ("pubsub", None)], Some(Named::Local));
     let prefix = match section.get("prefix") {
         Some(node) => name(node),
         None => Some(pipeline.to_owned()),
     };
     // All is read before a problem ends this, so that no key is called unknown because another one is wrong.
-    let transport = Transport::Local(local(section.section("local").as_ref()));
+    let local = local(section.section("local").as_ref());
+    let kafka = section.section("kafka").map(|kafka| kafka::kafka(&kafka));
+    let transport = match (named, kafka) {
+        (Some(Named::Local), _) => Some(Transport::Local(local)),
+        (Some(Named::Kafka), Some(kafka)) => kafka.map(Transport::Kafka),
+        (Some(Named::Kafka), None) => {
+            section.required("kafka", "{ brokers: \"127.0.0.1:9092\", registry: \"http://127.0.0.1:8081\" }");
+            None
+        }
+        (None, _) => None,
+    };
     let truncate =
         section.choice("truncate", &[("publish", TruncateEvents::Publish), ("stop", TruncateEvents::Stop)], TruncateEvents::Publish);
-    Some(Topics { prefix: prefix?, transport, truncate })
+    Some(Topics { prefix: prefix?, transport: transport?, truncate })
+}
+
+/// Transports by name; one that is not built has none.
+#[derive(Debug, Clone, Copy)]
+enum Named {
+    Local,
+    Kafka,
 }
 
 fn local(section: Option<&Section<'_>>) -> LocalTopics {

@@ -52,7 +52,7 @@ fn sink(name: &str, node: &Node<'_>, source: Option<&Source>) -> Option<Sink> {
     let on_stop = section.choice("on_stop", &[("exit", OnStop::Exit), ("wait", OnStop::Wait)], OnStop::Exit);
     let defaults = table(&section, None);
     let tables = tables(&section, &defaults, source);
-    let (retry, batch, tls) = (retry(&section), batch(&section), tls(&section));
+    let (retry, batch, tls) = (retry(&section), batch(&section), tls(&section, "tls"));
     Some(Sink {
         name: name.to_owned(),
         schema,

@@ -27,7 +27,7 @@ pub(super) fn source(node: &Node<'_>) -> Option<Source> {
     let row_metadata = [("warn", RowMetadata::Warn), ("require", RowMetadata::Require)];
     let row_metadata = section.choice("row_metadata", &row_metadata, RowMetadata::Warn);
     let type_map = type_map(&section);
-    let tls = tls(&section);
+    let tls = tls(&section, "tls");
     let server_id = section.get("server_id").and_then(|n| n.integer(1..=u64::from(u32::MAX))).and_then(|id| u32::try_from(id).ok());
     let heartbeat = section.duration("heartbeat", Duration::from_secs(10));
     Some(Source { engine: engine?, url: url?, tables: tables?, snapshot, new_tables, row_metadata, type_map, tls, server_id, heartbeat })
@@ -196,8 +196,8 @@ fn unquote(inside: &str) -> Option<(String, &str)> {
 }
 
 /// `tls:` of a source or a sink. A CA without a mode asks for full verification: it would have no use otherwise.
-pub(super) fn tls(parent: &Section<'_>) -> Tls {
-    let Some(section) = parent.section("tls") else { return Tls::default() };
+pub(super) fn tls(parent: &Section<'_>, key: &'static str) -> Tls {
+    let Some(section) = parent.section(key) else { return Tls::default() };
     let modes = [
         ("prefer", TlsMode::Prefer),
         ("disable", TlsMode::Disable),

@@ -19,9 +19,7 @@ const fn key(key: &'static str, what: &'static str) -> NotBuilt {
 }
 
 pub(super) const NOT_BUILT: &[NotBuilt] = &[
-    value("topics.transport", "kafka", "the Kafka transport"),
     value("topics.transport", "pubsub", "the Pub/Sub transport"),
-    key("topics.kafka", "the Kafka transport"),
     key("topics.pubsub", "the Pub/Sub transport"),
     value("source.engine", "postgres", "the PostgreSQL source"),
     value("source.engine", "sqlserver", "the SQL Server source"),

@@ -78,6 +78,7 @@ impl World {
             on_stop: OnStop::Wait,
             retry: Retry { initial: short, max: 5 * short },
             commit: CommitBounds { rows: 7, bytes: 1 << 20, age: 2 * short, idle: short, chunk_bytes: 1 << 20 },
+            heartbeat: Duration::from_secs(10),
             poll: short,
         };
         Self { server, settings, log, publisher, reporter, status, directory }
