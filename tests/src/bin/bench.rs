@@ -6,7 +6,7 @@ use std::{
 };
 
 use tests::{
-    pipeline::{Pipeline, Setup},
+    pipeline::{Pipeline, Setup, Usage},
     postgres, source,
 };
 
@@ -46,17 +46,6 @@ async fn main() {
     if wanted("ddl") {
         bench.ddl().await;
     }
-}
-
-/// CPU seconds and peak memory (MiB) of a process.
-fn usage(pid: u32) -> (f64, f64) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let peak =
-        status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
-    ((ticks(11) + ticks(12)) / 100.0, peak.unwrap_or_default() / 1024.0)
 }
 
 impl Bench {
@@ -103,7 +92,7 @@ impl Bench {
         let (code, printed) = self.pipeline.wait("caught-up", 600);
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let wall = begin.elapsed().as_secs_f64();
-        let (cpu, peak) = usage(self.pipeline.pid());
+        let Usage { cpu_seconds: cpu, peak_mib: peak } = Usage::of(self.pipeline.pid());
         println!(
             "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
             rows as f64 / wall,
