@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Debezium's MySQL connector in a standalone worker of Kafka Connect: the peer of the benches.
-#   debezium.sh install | start | stop | status | kill | pid
+#   debezium.sh install | start | stop | remove | status | kill | pid
 # It captures one table of MySQL (mysql.sh) into the topic PREFIX.DATABASE.TABLE of Kafka (kafka.sh) in Avro, with registry.sh's schemas.
 # Parameters: DEBEZIUM_NAME (debezium: folder of its offsets, and the prefix of its topics), DEBEZIUM_TABLE (bench.t),
 #   DEBEZIUM_TUNED=1 (larger batches and queue, shorter polls; else the settings that it comes with), DEBEZIUM_CONVERTER (avro | json),
@@ -31,6 +31,7 @@ worker() {
   cat << PROPERTIES
 bootstrap.servers=$("$SERVERS/kafka.sh" url)
 plugin.path=$PROGRAM/plugins
+plugin.discovery=service_load
 offset.storage.file.filename=$HOME_DIR/offsets
 listeners=http://127.0.0.1:0
 connector.client.config.override.policy=All
@@ -91,12 +92,17 @@ started() { grep -q 'Keepalive thread is running\|Connected to binlog\|Streaming
 case ${1:-} in
   install)
     java_install
+    command -v python3 > /dev/null || apt_install python3-minimal
     if [ ! -d "$PROGRAM" ]; then
       say "fetching Debezium $DEBEZIUM_VERSION and Kafka Connect $CONNECT_VERSION"
       rm -rf "$PROGRAM.new"
       fetch "$PROGRAM.new/connect" org.apache.kafka connect-runtime $CONNECT_VERSION org.apache.kafka connect-json $CONNECT_VERSION org.slf4j slf4j-simple 1.7.36
       fetch "$PROGRAM.new/plugins/debezium" io.debezium debezium-connector-mysql $DEBEZIUM_VERSION
       fetch "$PROGRAM.new/plugins/avro" io.apicurio apicurio-registry-utils-converter $CONVERTER_VERSION
+      # The converter does not name itself, and the search for what does not takes 25 s of processor time and 1.5 GB at each start.
+      (cd "$PROGRAM.new/plugins/avro" && mkdir -p META-INF/services &&
+        echo io.apicurio.registry.utils.converter.AvroConverter > META-INF/services/org.apache.kafka.connect.storage.Converter &&
+        python3 -m zipfile -c names.jar META-INF && rm -r META-INF)
       mv "$PROGRAM.new" "$PROGRAM"
     fi ;;
   start)
@@ -114,8 +120,9 @@ case ${1:-} in
     wait_for 90 "$PID" "$LOG" started
     say "Debezium $DEBEZIUM_VERSION streams $TABLE" ;;
   stop) stop_pid "$PID" TERM ;;
+  remove) stop_pid "$PID" TERM; rm -rf "$HOME_DIR" ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID")"; else echo down; exit 1; fi ;;
   pid) cat "$PID" ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | pid" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | remove | status | kill | pid" >&2; exit 2 ;;
 esac

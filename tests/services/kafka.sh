@@ -43,11 +43,12 @@ certificates() {
   [ ! -f "$CERTIFICATES/ready" ] || return 0
   rm -rf "$CERTIFICATES"; mkdir -p "$CERTIFICATES"
   (cd "$CERTIFICATES"
-    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=Test authority' -keyout ca.key -out ca.pem
+    key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
+    openssl req -x509 "${key[@]}" -days 3650 -subj '/CN=Test authority' -keyout ca.key -out ca.pem
     printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n' > extensions
     for name in server client; do
       subject=/CN=127.0.0.1; [ $name = server ] || subject=/CN=cdc
-      openssl req -newkey rsa:2048 -nodes -subj $subject -keyout $name.key -out $name.csr
+      openssl req "${key[@]}" -subj $subject -keyout $name.key -out $name.csr
       openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile extensions -out $name.pem
     done
     cat server.key server.pem > server-both.pem) > "$HOME_DIR/certificates.log" 2>&1 || { tail "$HOME_DIR/certificates.log" >&2; die "openssl made no certificates"; }

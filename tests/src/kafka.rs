@@ -53,6 +53,8 @@ pub struct Bounds {
 pub struct Topics {
     config: ClientConfig,
     admin: AdminClient<DefaultClientContext>,
+    /// For questions about bounds.
+    asker: BaseConsumer,
 }
 
 impl Topics {
@@ -68,11 +70,12 @@ impl Topics {
             .set("reconnect.backoff.max.ms", "500")
             .set_log_level(rdkafka::config::RDKafkaLogLevel::Emerg);
         let admin = config.create().expect("a Kafka client");
-        Topics { config, admin }
+        let asker = Topics::consumer(&config, "read_uncommitted");
+        Topics { config, admin, asker }
     }
 
-    fn consumer(&self, isolation: &str) -> BaseConsumer {
-        let mut config = self.config.clone();
+    fn consumer(config: &ClientConfig, isolation: &str) -> BaseConsumer {
+        let mut config = config.clone();
         config
             .set("group.id", "tests")
             .set("enable.auto.commit", "false")
@@ -146,11 +149,10 @@ impl Topics {
     /// Each partition's bounds.
     pub fn bounds(&self, name: &str) -> Vec<Bounds> {
         let partitions = self.all(name).get(name).copied().unwrap_or_else(|| panic!("there is no topic {name}"));
-        let consumer = self.consumer("read_uncommitted");
         (0..partitions)
             .map(|partition| {
                 let place = i32::try_from(partition).expect("a partition");
-                let (low, high) = consumer.fetch_watermarks(name, place, PATIENCE).unwrap_or_else(|e| panic!("{name} {partition}: {e}"));
+                let (low, high) = self.asker.fetch_watermarks(name, place, PATIENCE).unwrap_or_else(|e| panic!("{name} {partition}: {e}"));
                 Bounds { low: low.try_into().expect("an offset"), high: high.try_into().expect("an offset") }
             })
             .collect()
@@ -177,7 +179,7 @@ impl Topics {
 
     fn read(&self, name: &str, isolation: &str) -> Vec<Record> {
         let partitions = self.all(name).get(name).copied().unwrap_or_else(|| panic!("there is no topic {name}"));
-        let consumer = self.consumer(isolation);
+        let consumer = Topics::consumer(&self.config, isolation);
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
             let place = i32::try_from(partition).expect("a partition");

@@ -1,5 +1,7 @@
 //! Benches of the whole binary: what one process does, by its own CPU time, beside the servers' own tools in the same run.
 
+mod debezium;
+
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -27,13 +29,19 @@ async fn main() {
     let rows = arguments.peek().and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
     let scenarios: Vec<String> = arguments.filter(|a| a.parse::<u64>().is_err()).collect();
     let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|s| s == name);
+    println!("{rows} rows of 12 columns; CPU and memory are those of the process alone");
+    if scenarios.iter().any(|s| s == "debezium") {
+        debezium::run(rows).await;
+    }
+    if scenarios.iter().all(|s| s == "debezium") && !scenarios.is_empty() {
+        return;
+    }
     let mut bench = Bench {
         rows,
         source: source::Session::connect(&source::url("mariadb")).await,
         target: postgres::Session::fresh_database(NAME).await,
         pipeline: Pipeline::new(NAME, ""),
     };
-    println!("{rows} rows of 12 columns; CPU and memory are those of the instar process alone");
     if wanted("backlog") {
         bench.backlog().await;
     }
@@ -46,6 +54,16 @@ async fn main() {
     if wanted("ddl") {
         bench.ddl().await;
     }
+}
+
+/// What a process took for so many rows.
+fn print_usage(what: &str, rows: u64, wall: f64, usage: Usage) {
+    let Usage { cpu_seconds: cpu, peak_mib: peak } = usage;
+    println!(
+        "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
+        rows as f64 / wall,
+        rows as f64 / cpu
+    );
 }
 
 impl Bench {
@@ -92,12 +110,7 @@ impl Bench {
         let (code, printed) = self.pipeline.wait("caught-up", 600);
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let wall = begin.elapsed().as_secs_f64();
-        let Usage { cpu_seconds: cpu, peak_mib: peak } = Usage::of(self.pipeline.pid());
-        println!(
-            "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
-            rows as f64 / wall,
-            rows as f64 / cpu
-        );
+        print_usage(what, rows, wall, Usage::of(self.pipeline.pid()));
         self.pipeline.stop();
         rows as f64 / wall
     }
