@@ -152,7 +152,15 @@ impl Topics {
         (0..partitions)
             .map(|partition| {
                 let place = i32::try_from(partition).expect("a partition");
-                let (low, high) = self.asker.fetch_watermarks(name, place, PATIENCE).unwrap_or_else(|e| panic!("{name} {partition}: {e}"));
+                // A topic made anew is known by its former one's leaders for a moment.
+                let begin = Instant::now();
+                let (low, high) = loop {
+                    match self.asker.fetch_watermarks(name, place, PATIENCE) {
+                        Ok(bounds) => break bounds,
+                        Err(e) => assert!(begin.elapsed() < PATIENCE, "{name} {partition}: {e}"),
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                };
                 Bounds { low: low.try_into().expect("an offset"), high: high.try_into().expect("an offset") }
             })
             .collect()
