@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use tests::{
-    compare,
-    pipeline::{Pipeline, Setup, eventually},
+    compare, kafka,
+    pipeline::{Pipeline, Setup, Transport, eventually},
     postgres, source,
 };
 
@@ -27,6 +27,7 @@ pub struct Options<'a> {
     /// Lines under the sink, four spaces deep.
     pub sink: &'a str,
     pub source_url: Option<String>,
+    pub transport: Transport<'a>,
 }
 
 impl World {
@@ -41,6 +42,9 @@ impl World {
         session.fresh_database(name).await;
         session.script(setup).await;
         let target = postgres::Session::fresh_database(name).await;
+        if options.transport == Transport::Kafka {
+            kafka::Topics::shared().forget(name).await;
+        }
         let pipeline = Pipeline::new(name, "");
         let world = World {
             name: name.into(),
@@ -69,7 +73,7 @@ impl World {
             source_extra: options.source,
             sink_extra: options.sink,
         };
-        self.pipeline.reconfigure(&setup.yaml());
+        self.pipeline.reconfigure(&setup.yaml_over(options.transport));
     }
 
     /// Starts the pipeline and waits until the copy is on the target.
