@@ -150,10 +150,12 @@ impl Source {
 
     pub fn tombstone(&self, topic: &str, lane: i32, key: &str) {
         self.producer.send(BaseRecord::<str, str>::to(topic).partition(lane).key(key)).unwrap();
+        self.producer.flush(PATIENCE).unwrap();
     }
 
     pub fn value(&self, topic: &str, lane: i32, value: &[u8]) {
         self.producer.send(BaseRecord::<str, [u8]>::to(topic).partition(lane).payload(value)).unwrap();
+        self.producer.flush(PATIENCE).unwrap();
     }
 
     pub fn commit(&self) {
