@@ -77,10 +77,12 @@ fn a_broker_that_is_killed_is_told_and_waited_for_and_nothing_is_lost_or_doubled
         until("the trouble is over", || trouble.borrow().is_none().then_some(()));
         println!("over after {:?}", begun.elapsed());
         let ends = block_on(consumer.ends(&topic)).unwrap();
+        assert_eq!(ends, broker.ends(&topic, 2));
         for (lane, end) in lanes.iter_mut().zip(ends) {
             lane.to(&consumer, end);
         }
         println!("read after {:?}", begun.elapsed());
+        until("the group knows us", || (0..2).all(|lane| consumer.turn(&topic, lane).is_some()).then_some(()));
     }
     let mut read: Vec<String> = lanes.iter().flat_map(|lane| lane.rows.iter().map(|(_, name)| name.clone())).collect();
     read.sort();
