@@ -65,9 +65,6 @@ pub struct TableEvent {
     pub version: Version,
     pub changes: Vec<SchemaChange>,
     pub topic: String,
-    /// The topic's identity, where the transport tells one: a topic of this name that was made anew has another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topic_id: Option<String>,
     /// The table's lanes, fixed by its first event.
     pub lanes: u32,
     /// Per lane: every older row lies below, every newer one at or above.
@@ -75,6 +72,9 @@ pub struct TableEvent {
     /// Schema ids of the rows from here on, as the frame carries them.
     pub key_schema: Option<u32>,
     pub value_schema: u32,
+    /// The topic's identity at the transport, which one of the same name that was made anew does not have; None where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic_id: Option<String>,
     /// Statements that a reload of a source that stood skipped, with their positions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<SkippedStatement>,

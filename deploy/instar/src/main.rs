@@ -10,6 +10,7 @@ mod place;
 mod preflight;
 mod process;
 mod progress;
+mod restart;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         output::complain(&error.to_string());
         return Exit::Usage.into();
     }
+    // The one provider; an error says that there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

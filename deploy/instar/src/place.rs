@@ -7,10 +7,11 @@ use std::{
 
 use runtime::{
     config::KafkaTopics,
-    kafka::{Cluster, KafkaError},
-    log::{Keep, Log, LogError},
+    kafka::{Cluster, KafkaError, Reader, Tail},
+    log::{Keep, Log, LogError, Topic},
 };
 use schemas::{
+    command::Command,
     event::{Offset, Progress, SourceState},
     wire::names,
 };
@@ -141,6 +142,21 @@ impl Place {
         self.end(names::commands(&self.prefix)).await
     }
 
+    /// The commands from this offset on.
+    pub async fn commands_from(&self, from: Offset) -> Result<Vec<Command>, SinkError> {
+        let topic = names::commands(&self.prefix);
+        let records = match &self.topics {
+            Transport::Nothing => Vec::new(),
+            Transport::Local(log) => match log.find(&topic) {
+                Some(topic) => local_records(log, &topic, from).map_err(|e| SinkError::Refused(e.to_string()))?,
+                None => Vec::new(),
+            },
+            Transport::Kafka(broker) => broker.ask(move |b| b.records(&topic, from)).await?,
+        };
+        // What cannot be read the source passes over, with a warning.
+        Ok(records.iter().filter_map(|record| Command::parse(record).ok()).collect())
+    }
+
     /// The end of a topic of one lane; 0 where there is no such topic.
     async fn end(&self, topic: String) -> Result<Offset, SinkError> {
         match &self.topics {
@@ -178,7 +194,31 @@ impl Place {
     }
 }
 
+fn local_records(log: &Log, topic: &Topic, from: Offset) -> Result<Vec<Vec<u8>>, LogError> {
+    let (mut records, mut at) = (Vec::new(), from);
+    loop {
+        let part = log.records(topic, 0, at, 1 << 16)?;
+        if part.is_empty() {
+            return Ok(records);
+        }
+        records.extend(part.iter().map(|record| record.value.to_vec()));
+        at = part.next();
+    }
+}
+
 impl Broker {
+    fn records(&self, topic: &str, from: Offset) -> Result<Vec<Vec<u8>>, KafkaError> {
+        let mut records = Vec::new();
+        if self.cluster.find(topic)?.is_some() {
+            let reader = Reader::open(self.cluster.settings(), "instar", 1024)?;
+            Tail::new(reader, topic, || {}).read(from, |_, record| {
+                records.push(record.to_vec());
+                Ok::<(), KafkaError>(())
+            })?;
+        }
+        Ok(records)
+    }
+
     /// Asks the cluster on a thread that may block.
     async fn ask<T: Send + 'static>(
         self: &Arc<Self>,

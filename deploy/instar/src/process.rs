@@ -91,7 +91,15 @@ impl Parts {
         self.0.insert(name.to_owned(), sender.clone());
         tokio::spawn(async move {
             while states.changed().await.is_ok() {
-                sender.send_replace(liveness(&states.borrow_and_update()));
+                let now = liveness(&states.borrow_and_update());
+                // How it ended is the last word.
+                sender.send_if_modified(|state| {
+                    let goes_on = !matches!(state, Liveness::Ended(_));
+                    if goes_on {
+                        *state = now;
+                    }
+                    goes_on
+                });
             }
         });
     }
@@ -143,16 +151,15 @@ pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let (_handle, shutdown) = Shutdown::on_signals().map_err(|e| Failure::error(format!("signals: {e}")))?;
     let pipeline = Arc::new(pipeline);
     let (log, place) = open(&pipeline).await?;
-    if role.has_source() {
-        preflight::before_run(&pipeline, &place).await?;
-    }
+    preflight::before_run(&pipeline, &place, &role).await?;
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
     let mut parts = JoinSet::new();
     let mut live = Parts::default();
+    let mut bars = None;
     if role.has_source() {
         let (reporter, source_status) = Reporter::new();
-        tokio::spawn(progress::follow(source_status.clone()));
+        bars = Some(tokio::spawn(progress::follow(source_status.clone())));
         live.add(SOURCE, source_status, source_liveness);
         spawn_source(&mut parts, &pipeline, log.as_ref(), &role, reporter, source_ended).await?;
     }
@@ -165,11 +172,15 @@ pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
-    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, copied: false };
+    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default() };
     let result = together.supervise(&mut parts, &shutdown).await;
     end.request();
     end_source.send_replace(true);
     drain(&mut parts).await;
+    // What is drawn is cleared once the source has ended.
+    if let Some(bars) = bars {
+        let _ = tokio::time::timeout(SETTLE * 5, bars).await;
+    }
     result
 }
 
@@ -318,8 +329,7 @@ struct Together<'a> {
     place: &'a Place,
     live: &'a Arc<Parts>,
     role: &'a Role,
-    /// The source has copied its tables and ended.
-    copied: bool,
+    ended: Ended,
 }
 
 impl Together<'_> {
@@ -329,9 +339,9 @@ impl Together<'_> {
             tokio::select! {
                 () = shutdown.wait() => return Ok(Exit::Fine),
                 part = parts.join_next() => match part {
-                    Some(Ok(part)) => self.copied |= note(part, self.live)?,
+                    Some(Ok(part)) => note(part, self.live, &mut self.ended)?,
                     Some(Err(error)) => return Err(Failure::error(format!("a part of the process broke: {error}"))),
-                    None => return Ok(if self.copied { Exit::Fine } else { Exit::Stopped }),
+                    None => return Ok(self.ended.exit(*self.role == Role::Source)),
                 },
                 () = tokio::time::sleep(SETTLE), if *self.role == Role::Everything => {}
             }
@@ -346,15 +356,15 @@ impl Together<'_> {
     /// Whether nothing can go on: all is copied and applied, or the source and all sinks stand.
     async fn over(&self) -> Option<Exit> {
         let stands = || self.live.source().is_some_and(|source| stands(&source));
-        if !self.copied && !stands() {
+        if !self.ended.copied && !stands() {
             return None;
         }
         match self.furthest().await? {
-            Standing::CaughtUp if self.copied => Some(Exit::Fine),
+            Standing::CaughtUp if self.ended.copied && !self.ended.failed => Some(Exit::Fine),
             // A command that came meanwhile is looked at first.
-            _ if self.pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) && (self.copied || stands()) => {
+            _ if self.pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) && (self.ended.copied || stands()) => {
                 tracing::error!("stopped: needs operator; see instar status");
-                Some(Exit::Stopped)
+                Some(self.ended.exit(false))
             }
             _ => None,
         }
@@ -380,27 +390,50 @@ fn stands(part: &Liveness) -> bool {
     }
 }
 
-/// Takes down how a part ended; whether it was a source with nothing left to copy.
-fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
+/// What the parts that have ended leave behind.
+#[derive(Default)]
+struct Ended {
+    /// The source has nothing left to copy, and was asked for no more.
+    copied: bool,
+    /// A sink ended at an error.
+    failed: bool,
+}
+
+impl Ended {
+    /// How the process ends once nothing can go on. `alone`: the source is all there is in it.
+    fn exit(&self, alone: bool) -> Exit {
+        match self {
+            Ended { failed: true, .. } => Exit::Error,
+            Ended { copied: true, .. } if alone => Exit::Fine,
+            Ended { .. } => Exit::Stopped,
+        }
+    }
+}
+
+/// Takes down how a part ended. A sink that ends takes nobody with it; a source that is refused (another one runs, say) ends all.
+fn note(part: Part, live: &Parts, ended: &mut Ended) -> Result<(), Failure> {
     match part {
         Part::Source(Ok(SourceEnded::Copied)) => {
             live.end(SOURCE, Liveness::Down);
-            Ok(true)
+            ended.copied = true;
         }
-        Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
+        Part::Source(Ok(SourceEnded::Shutdown)) | Part::Sink(_, Ok(SinkEnded::Shutdown)) => {}
         Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
             live.end(SOURCE, Liveness::Ended(message));
-            Ok(false)
         }
-        Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
-        Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
+        Part::Source(Err(error)) => return Err(Failure::error(format!("source: {error}"))),
         Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
             tracing::error!(sink = name, reason = message, "stopped: needs operator");
             live.end(&name, Liveness::Ended(message));
-            Ok(false)
         }
-        Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),
+        Part::Sink(name, Err(error)) => {
+            let message = format!("{error}; correct that, then start the process again");
+            tracing::error!(sink = name, reason = message, "the sink ended; the others go on");
+            live.end(&name, Liveness::Ended(message));
+            ended.failed = true;
+        }
     }
+    Ok(())
 }
 
 /// Gives the parts time to commit what is whole.

@@ -6,7 +6,7 @@ use super::{
     protection::Protection,
     source::{Draft, Source},
 };
-use crate::event::{Offset, SchemaEvent, TableEvent};
+use crate::event::{EventKind, Offset, SchemaEvent, TableEvent};
 
 /// What the driver does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +79,22 @@ impl<P: Clone + PartialEq + Debug + Display> Boundary<P> {
             event.value_schema = value_schema;
             *done = true;
         }
+    }
+
+    /// The identity of the topic that the rows from here on are in.
+    pub fn in_topic(&mut self, table: usize, id: Option<String>) {
+        if let Some(event) = self.tables.get_mut(table) {
+            event.topic_id = id;
+        }
+    }
+
+    /// Nothing is to be applied anywhere: rows stay in the version that they are in.
+    pub fn recorded_only(&self) -> bool {
+        !self.draft.epoch
+    }
+
+    pub fn kind(&self) -> EventKind {
+        self.draft.kind
     }
 
     /// The end offset of each of the table's lanes, behind everything committed.

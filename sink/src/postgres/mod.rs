@@ -50,6 +50,12 @@ impl PostgresTarget {
         Ok(Self { pipeline: pipeline.to_owned(), sink: Arc::new(sink.clone()), settings: Settings::new(sink)? })
     }
 
+    /// Whether this sink keeps progress here.
+    pub async fn has_run(&self) -> Result<bool, SinkError> {
+        let connection = Connection::open(&self.settings).await?;
+        Ok(store::recorded(&connection, &self.pipeline, &self.sink.name).await?.is_some())
+    }
+
     async fn open(&self) -> Result<(Connection, SinkId), SinkError> {
         let connection = Connection::open(&self.settings).await?;
         let sink = store::recorded(&connection, &self.pipeline, &self.sink.name).await?;

@@ -1,6 +1,9 @@
 //! Reads from topics and targets what `status`, `history` and `wait` are made of. Changes nothing, and needs no process.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use schemas::{
     event::{Offset, Progress, SchemaEvent},
@@ -16,6 +19,11 @@ use crate::{
     target::{Journal, Session, Target},
 };
 
+/// Between two looks for an event that is on its way.
+const AGAIN: Duration = Duration::from_millis(2);
+/// How long it may be on its way before what is there is told.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// What the topics say.
 #[derive(Debug, Clone, Default)]
 pub struct Topics {
@@ -28,7 +36,21 @@ impl Topics {
     pub async fn read<C: Consumer>(consumer: &C) -> Result<Self, SinkError> {
         // First of all: every row and event that this progress covers is in what is read behind it.
         let progress = consumer.progress().await?;
-        let (events, _) = consumer.events(0).await?;
+        let covered = progress.as_ref().map_or(0, |p| p.epoch);
+        let mut events = Vec::new();
+        let mut next = 0;
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let (new, end) = consumer.events(next).await?;
+            events.extend(new);
+            next = end;
+            // What is committed in one transaction may be seen in one topic a moment before the other.
+            let there = events.iter().filter_map(|event| event.epoch).max().unwrap_or(0) >= covered;
+            if there || Instant::now() >= patience {
+                break;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
         let mut ends = BTreeMap::new();
         for table in captured(&events).values() {
             ends.insert(table.last.topic.clone(), consumer.ends(&table.last.topic).await?);

@@ -159,9 +159,9 @@ impl Source {
             boundaries: self.log.ends(&captured.topic),
             key_schema: captured.key_schema,
             value_schema: captured.value_schema,
+            topic_id: None,
             superseded: Vec::new(),
             topic,
-            topic_id: None,
             table,
         }
     }

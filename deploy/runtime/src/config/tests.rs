@@ -296,6 +296,37 @@ fn names_that_contradict_each_other_are_found() {
 }
 
 #[test]
+fn a_target_table_has_one_writer() {
+    let text = LEAST.replace(
+        "    url: postgres://loader@127.0.0.1/warehouse\n",
+        "    url: postgres://loader@127.0.0.1/warehouse\n    tables: { customers: { rename: orders } }\n  \
+         again:\n    target: postgres\n    url: postgres://other@LOCALHOST:5432/warehouse\n    tables: { orders: { rename: o } }\n  \
+         apart:\n    target: postgres\n    url: postgres://loader@127.0.0.1/warehouse\n    schema: apart\n  \
+         elsewhere:\n    target: postgres\n    url: postgres://loader@127.0.0.1:5433/warehouse\n  \
+         other:\n    target: postgres\n    url: postgres://loader@127.0.0.1/other\n  \
+         last:\n    target: postgres\n    url: postgres://127.0.0.1/warehouse\n    schema: shop\n    tables: { customers: { rename: c } }\n",
+    );
+    let twice = |line: u32, sink: &str, key: &str, table: &str, other: &str| {
+        format!(
+            "shop.yaml: line {line}: sinks.{sink}: {key} writes the table shop.{table} of 127.0.0.1:5432/warehouse, and so does {other}; \
+             give one of them another schema or rename"
+        )
+    };
+    let renamed = "sinks.warehouse.tables.shop.customers.rename";
+    assert_eq!(
+        problems(&text),
+        [
+            twice(7, "warehouse", renamed, "orders", "sinks.warehouse (table shop.orders)"),
+            twice(25, "last", "sinks.last (table shop.orders)", "orders", "sinks.warehouse (table shop.orders)"),
+        ]
+    );
+    // Under the names that it has left, a table is in nobody's way.
+    let again = problems(&text.replace("tables: { orders: { rename: o } }", "create: true"));
+    assert_eq!(again.len(), 3, "{again:?}");
+    assert_eq!(again[1], twice(11, "again", "sinks.again (table shop.orders)", "orders", "sinks.warehouse (table shop.orders)"));
+}
+
+#[test]
 fn columns_and_types_that_cannot_be_mapped_are_named() {
     let text = LEAST.replace(
         "sinks:",

@@ -164,7 +164,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn check_keep(&self, name: &str, keep: Keep) -> Result<(), KafkaError> {
+    /// Whether the topic, which is there, keeps what it must.
+    pub fn check_keep(&self, name: &str, keep: Keep) -> Result<(), KafkaError> {
         let wrong: Vec<String> = match keep {
             Keep::Broker => return Ok(()),
             Keep::Newest => self.differing(name, &[("cleanup.policy", "compact")])?,
