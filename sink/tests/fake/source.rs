@@ -49,6 +49,7 @@ pub struct Captured {
 
 pub struct Source {
     pub log: Log,
+    pub prefix: String,
     pub epoch: Epoch,
     pub seq: Seq,
     pub tables: BTreeMap<String, Captured>,
@@ -81,7 +82,7 @@ fn encode(fields: &[Field], row: &Row) -> Vec<u8> {
 impl Source {
     pub fn new(path: &std::path::Path, lanes: u32) -> Self {
         let log = Log::open(path, LogOptions { partitions: lanes, ..LogOptions::default() }).unwrap();
-        Self { log, epoch: 0, seq: 0, tables: BTreeMap::new(), lanes }
+        Self { log, prefix: "shop".into(), epoch: 0, seq: 0, tables: BTreeMap::new(), lanes }
     }
 
     pub fn id(&self, name: &str) -> TableId {
@@ -115,7 +116,7 @@ impl Source {
 
     /// What sinks have asked for.
     pub fn commands(&self) -> Vec<Command> {
-        let Some(topic) = self.log.find(&names::commands("shop")) else { return Vec::new() };
+        let Some(topic) = self.log.find(&names::commands(&self.prefix)) else { return Vec::new() };
         self.log.records(&topic, 0, 0, 1 << 20).unwrap().iter().map(|r| Command::parse(r.value).unwrap()).collect()
     }
 
@@ -124,7 +125,7 @@ impl Source {
         for table in tables {
             let name = table.id.name.clone();
             let lanes = if table.row_key().is_some() { self.lanes } else { 1 };
-            let topic = self.log.topic(&names::topic("shop", &table.id), Some(lanes), Keep::Retention).unwrap();
+            let topic = self.log.topic(&names::topic(&self.prefix, &table.id), Some(lanes), Keep::Retention).unwrap();
             let known = self.tables.remove(&name);
             let (version, rows) = known.map_or((0, BTreeMap::new()), |k| (k.version, k.rows));
             self.tables.insert(name.clone(), Captured { table: table.clone(), version, topic, value_schema: 0, key_schema: None, rows });
@@ -181,8 +182,8 @@ impl Source {
     }
 
     pub fn publish_event(&self, event: &SchemaEvent) {
-        let topic = self.log.topic("shop.schema-versions", Some(1), Keep::Forever).unwrap();
-        let schema = self.log.register("shop.schema-versions-value", &event_schema()).unwrap();
+        let topic = self.log.topic(&names::versions(&self.prefix), Some(1), Keep::Forever).unwrap();
+        let schema = self.log.register(&format!("{}-value", names::versions(&self.prefix)), &event_schema()).unwrap();
         let mut value = Vec::new();
         put_event(&mut value, schema, event);
         let mut transaction = self.log.begin();
@@ -221,8 +222,8 @@ impl Source {
             commit_ts_ms,
             due_ms: i64::MAX,
         };
-        let topic = self.log.topic("shop.progress", Some(1), Keep::Newest).unwrap();
-        let schema = self.log.register("shop.progress-value", &progress_schema()).unwrap();
+        let topic = self.log.topic(&names::progress(&self.prefix), Some(1), Keep::Newest).unwrap();
+        let schema = self.log.register(&format!("{}-value", names::progress(&self.prefix)), &progress_schema()).unwrap();
         let mut value = Vec::new();
         put_progress(&mut value, schema, &progress);
         let mut transaction = self.log.begin();

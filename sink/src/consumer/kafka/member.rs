@@ -68,7 +68,8 @@ impl Member {
         for (key, value) in ours {
             client.set(key, value);
         }
-        let context = GroupContext { inner: Context::new(config), topics: topics.clone(), subscribed: Mutex::default() };
+        let context =
+            GroupContext { inner: Context::new(config), topics: topics.clone(), subscribed: Mutex::default(), lost: Mutex::default() };
         let consumer = BaseConsumer::from_config_and_context(&client, context).map_err(|e| sorted("topics.kafka", &e))?;
         let ended = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -119,6 +120,8 @@ struct GroupContext {
     topics: Arc<Topics>,
     /// The topics of the last subscription.
     subscribed: Mutex<Vec<String>>,
+    /// Lanes that the group took without saying who has them now.
+    lost: Mutex<Vec<(String, u32)>>,
 }
 
 impl ClientContext for GroupContext {
@@ -146,6 +149,12 @@ impl ConsumerContext for GroupContext {
         };
         let assigned = match event {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => true,
+            // The group has forgotten us, as it does where the broker was away for long. Nobody has said that another instance has
+            // the lanes: they are read on until the group says whose they are. The stored positions keep two readers apart.
+            _ if consumer.assignment_lost() => {
+                lock(&self.lost).extend_from_slice(&lanes);
+                false
+            }
             _ => {
                 // Given back once they are read no more.
                 self.topics.revoked(&lanes);
@@ -163,6 +172,9 @@ impl ConsumerContext for GroupContext {
         }
         tracing::debug!(?event, lanes = lanes.len(), "the sink's group has spread its lanes");
         if assigned {
+            let mut lost = std::mem::take(&mut *lock(&self.lost));
+            lost.retain(|lane| !lanes.contains(lane));
+            self.topics.revoked(&lost);
             let subscribed = lock(&self.subscribed).clone();
             self.topics.assigned(&lanes, &subscribed);
         }

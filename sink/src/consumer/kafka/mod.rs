@@ -17,9 +17,12 @@ mod topic;
 mod topics;
 mod watcher;
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use runtime::{
@@ -45,6 +48,10 @@ use crate::error::SinkError;
 const AHEAD: u32 = 4096;
 /// The same for commands that only look at a lane's first row.
 const LOOK: u32 = 16;
+
+/// How long a question about ends is asked again.
+const RECOVERY: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// One sink's view of a pipeline's topics. Clones share the connections.
 #[derive(Clone)]
@@ -222,8 +229,15 @@ impl Consumer for KafkaConsumer {
         let topic = topic.to_owned();
         self.blocking(move |this| {
             let lanes = this.lanes(&topic)?;
-            // Not the end of what readers see: a marker may be written after its transaction is told to be committed.
-            this.inner.cluster.written(&topic, lanes).map_err(|e| this.failed(e))
+            let deadline = Instant::now() + RECOVERY;
+            loop {
+                // Not the end of what readers see: a marker may be written after its transaction is told to be committed.
+                match this.inner.cluster.written(&topic, lanes) {
+                    // What is known of a broker that was started anew is looked up behind the first error.
+                    Err(KafkaError::Transient(_)) if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                    result => return result.map_err(|e| this.failed(e)),
+                }
+            }
         })
         .await
     }
@@ -288,7 +302,7 @@ pub fn group(prefix: &str, sink: &str) -> String {
 /// As [`failed`]; a fault that passes names the brokers.
 fn failed_at(brokers: &str, error: KafkaError) -> SinkError {
     match failed(error) {
-        SinkError::Transient(reason) if !reason.contains(brokers) => {
+        SinkError::Transient(reason) if !reason.starts_with("topics.kafka.brokers") => {
             SinkError::Transient(format!("topics.kafka.brokers {brokers}: {reason}"))
         }
         error => error,

@@ -123,9 +123,9 @@ impl Topics {
 
     /// The brokers cannot be reached, or can be again. True: something else than before.
     pub fn troubled(&self, reason: Option<String>) -> bool {
-        let reason = reason.map(|reason| match reason.contains(&self.brokers) {
-            true => reason,
-            false => format!("topics.kafka.brokers {}: {reason}", self.brokers),
+        let reason = reason.map(|reason| match failed_at(&self.brokers, KafkaError::Transient(reason)) {
+            SinkError::Transient(reason) => reason,
+            other => other.to_string(),
         });
         self.trouble.send_if_modified(|known| {
             let new = *known != reason;

@@ -67,6 +67,10 @@ impl Watcher {
 fn watch(cluster: &Cluster, topics: &Topics, versions: &Versions) {
     let mut pause = Duration::ZERO;
     while topics.asked(pause) {
+        // Before the question, which waits for seconds where nobody answers.
+        if let Some(reason) = topics.reader().context().unreachable() {
+            topics.troubled(Some(reason));
+        }
         pause = look(cluster, topics, versions);
     }
 }
