@@ -92,6 +92,7 @@ pub fn progress(seq: u64) -> Progress {
         message: String::new(),
         ts_ms: 0,
         commit_ts_ms: 0,
+        due_ms: i64::MAX,
     }
 }
 
