@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod apart;
 mod bad_input;
 mod broker;
 mod change;
