@@ -138,7 +138,10 @@ async fn instances_that_come_and_go_at_boundaries_leave_the_order_as_it_is() {
         world.source.run(&format!("INSERT INTO t (id, n) SELECT seq, {round} FROM seq_{from}_to_{}", from + 1999)).await;
         let comes = world.pipeline.sink(&format!("comes{round}"));
         world.source.run(&format!("ALTER TABLE t ADD COLUMN c{round} INT NOT NULL DEFAULT {round}")).await;
-        world.source.run(&format!("INSERT INTO t (id, n, c{round}) SELECT seq, {round}, 99 FROM seq_{}_to_{}", from + 2000, from + 3999)).await;
+        world
+            .source
+            .run(&format!("INSERT INTO t (id, n, c{round}) SELECT seq, {round}, 99 FROM seq_{}_to_{}", from + 2000, from + 3999))
+            .await;
         if round % 2 == 0 {
             // It leaves the group and ends in time, whatever it is at.
             assert_eq!(comes.stop(), 0);
@@ -231,7 +234,8 @@ async fn rows_expired_below_the_stored_position_stop_the_sink_and_a_reload_leads
     assert_eq!(sink.stop(), 0);
     world.source.run("INSERT INTO t SELECT seq, 'gone', 1 FROM seq_10001_to_14000").await;
     let topic = "apart_expired.apart_expired.t";
-    eventually("the rows are published", Duration::from_secs(30), async || Topics::shared().counts(topic).iter().sum::<u64>() >= 6000).await;
+    eventually("the rows are published", Duration::from_secs(30), async || Topics::shared().counts(topic).iter().sum::<u64>() >= 6000)
+        .await;
     let topics = Topics::shared();
     for (lane, bounds) in topics.bounds(topic).into_iter().enumerate() {
         topics.expire(topic, lane, bounds.high - 10).await;
@@ -258,7 +262,8 @@ async fn a_sink_added_when_old_rows_have_expired_begins_with_copies_of_its_own()
     .await;
     world.source.run("ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 4").await;
     world.source.run("INSERT INTO t SELECT seq, 'later', 1, 5 FROM seq_10001_to_11000").await;
-    eventually("the rows are published", Duration::from_secs(30), async || Topics::shared().counts(topic).iter().sum::<u64>() >= 3000).await;
+    eventually("the rows are published", Duration::from_secs(30), async || Topics::shared().counts(topic).iter().sum::<u64>() >= 3000)
+        .await;
     for lane in 0..4 {
         Topics::shared().expire(topic, lane, 100).await;
     }
@@ -324,7 +329,12 @@ async fn a_wrong_password_and_a_missing_broker_are_told_within_ten_seconds() {
     let registry = tests::kafka::registry();
     let nowhere = "127.0.0.1:9".to_owned();
     for (name, brokers, sasl, words) in [
-        ("apart_password", &sasl, "    sasl: { mechanism: SCRAM-SHA-512, user: cdc, password: wrong }\n", ["topics.kafka.brokers", "uthentication"]),
+        (
+            "apart_password",
+            &sasl,
+            "    sasl: { mechanism: SCRAM-SHA-512, user: cdc, password: wrong }\n",
+            ["topics.kafka.brokers", "uthentication"],
+        ),
         ("apart_nowhere", &nowhere, "", ["topics.kafka.brokers", "127.0.0.1:9"]),
     ] {
         let lines = format!("    brokers: \"{brokers}\"\n    registry: \"{registry}\"\n{sasl}");
