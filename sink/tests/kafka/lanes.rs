@@ -203,14 +203,14 @@ fn rows_come_soon_and_an_idle_consumer_is_quiet() {
         until("the lane is ours", || lane.step(&consumer, None, 1).unwrap().then_some(()));
     }
     let (committed, seen) = (Mutex::new(HashMap::new()), Mutex::new(HashMap::new()));
-    let rows = 400;
+    let rows = 1200;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for i in 0..rows {
                 let name = format!("{i}");
                 source.publish(&topic, i % 4, &[&name]);
                 committed.lock().unwrap().insert(name, Instant::now());
-                std::thread::sleep(Duration::from_millis(if i < 200 { 2 } else { 25 }));
+                std::thread::sleep(Duration::from_millis(if i < 1000 { 1 } else { 15 }));
             }
         });
         crate::broker::block_on(async {
@@ -228,7 +228,7 @@ fn rows_come_soon_and_an_idle_consumer_is_quiet() {
         });
     });
     let (committed, seen) = (committed.into_inner().unwrap(), seen.into_inner().unwrap());
-    for (what, part) in [("steady", 0..200), ("one at a time", 200..rows)] {
+    for (what, part) in [("steady", 0..1000), ("one at a time", 1000..rows)] {
         let mut times: Vec<Duration> = part.map(|i| seen[&format!("{i}")].saturating_duration_since(committed[&format!("{i}")])).collect();
         times.sort();
         println!(
