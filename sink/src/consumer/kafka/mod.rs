@@ -109,7 +109,7 @@ impl KafkaConsumer {
             let versions_changed = versions_changed.clone();
             move || versions_changed.send_modify(|n| *n = n.wrapping_add(1))
         };
-        let versions = Followed::new(Tail::new(reader.clone(), names::versions(prefix), news));
+        let versions = Followed::new(Tail::new(reader.clone(), names::versions(prefix), news).asking(cluster.clone()));
         let progress = Followed::new(Tail::new(reader, names::progress(prefix), || {}));
         let watcher = Watcher::start(cluster.clone(), topics.clone(), &names::versions(prefix), versions_changed.clone())?;
         let member = match group {
