@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Apache Kafka, broker and controller in one process, on 127.0.0.1.
-#   kafka.sh install | start | stop | status | kill | url | env
+#   kafka.sh install | start | stop | status | kill | remove | url | env
 #   kafka.sh tool topics|configs|groups|consumer|producer|offsets|acls|transactions|delete-records|dump-log ARGUMENTS
 # Parameters: KAFKA_PORT (29092), KAFKA_NAME (kafka: folder of its data), KAFKA_PROPERTIES ("name=value …": more server properties),
 #   KAFKA_HEAP (320m), KAFKA_VERSION (4.4.0), JAVA (21 or later).
@@ -10,6 +10,7 @@
 #   PORT+3  TLS                   its own authority
 #   PORT+4  SASL over TLS
 #   PORT+5  TLS with client certificate (CN=cdc)
+# The listeners' token for OAUTHBEARER is any that is not signed; `env` gives one of cdc.
 # Users: admin/admin and cdc/cdc may do everything, like a client without a name; guest/guest nothing until `tool acls` says so.
 # Topics are not made by being used. Data survives kill -9.
 set -euo pipefail
@@ -42,11 +43,12 @@ certificates() {
   [ ! -f "$CERTIFICATES/ready" ] || return 0
   rm -rf "$CERTIFICATES"; mkdir -p "$CERTIFICATES"
   (cd "$CERTIFICATES"
-    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=Test authority' -keyout ca.key -out ca.pem
+    key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
+    openssl req -x509 "${key[@]}" -days 3650 -subj '/CN=Test authority' -keyout ca.key -out ca.pem
     printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n' > extensions
     for name in server client; do
       subject=/CN=127.0.0.1; [ $name = server ] || subject=/CN=cdc
-      openssl req -newkey rsa:2048 -nodes -subj $subject -keyout $name.key -out $name.csr
+      openssl req "${key[@]}" -subj $subject -keyout $name.key -out $name.csr
       openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile extensions -out $name.pem
     done
     cat server.key server.pem > server-both.pem) > "$HOME_DIR/certificates.log" 2>&1 || { tail "$HOME_DIR/certificates.log" >&2; die "openssl made no certificates"; }
@@ -123,6 +125,13 @@ PROPERTIES
   for name in ${KAFKA_PROPERTIES:-}; do echo "$name"; done
 }
 
+# A token without a signature, good for a day.
+token() {
+  local now; now=$(date +%s)
+  base64url() { base64 -w 0 | tr '+/' '-_' | tr -d =; }
+  echo "$(printf '{"alg":"none"}' | base64url).$(printf '{"sub":"cdc","iat":%d,"exp":%d}' "$now" $((now + 86400)) | base64url)."
+}
+
 # Every folder of data has an identity of its own, and its SCRAM users are written with it.
 format() {
   local users=() name bits id
@@ -159,7 +168,7 @@ POM
 # A short life of a broker, on ports of its own, writes the archive of the classes that it loaded.
 train() (
   export KAFKA_PORT=$((20000 + RANDOM % 2500)) KAFKA_NAME=kafka-training KAFKA_PROPERTIES=''
-  trap '"$SELF" stop; rm -rf "$SERVICES/kafka-training"' EXIT
+  trap '"$SELF" remove' EXIT
   KAFKA_JVM=-XX:ArchiveClassesAtExit=$ARCHIVE "$SELF" start && "$SELF" tool topics --create --topic t && echo x | "$SELF" tool producer --topic t &&
     "$SELF" tool consumer --topic t --from-beginning --max-messages 1 --timeout-ms 10000
 )
@@ -192,6 +201,7 @@ case ${1:-} in
     kafka_java -Xms128m "-Xmx$heap" -XX:MaxDirectMemorySize=128m "-Djava.io.tmpdir=$HOME_DIR/tmp" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info "$@" kafka.Kafka "$HOME_DIR/server.properties" ;;
   stop) stop_pid "$PID" TERM ;;
+  remove) stop_pid "$PID" TERM; rm -rf "$HOME_DIR" ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID"), port $PORT"; else echo down; exit 1; fi ;;
   url) echo "127.0.0.1:$PORT" ;;
@@ -201,7 +211,8 @@ case ${1:-} in
     echo "INSTAR_TEST_KAFKA_TLS=127.0.0.1:$(port_of TLS)"
     echo "INSTAR_TEST_KAFKA_SASL_TLS=127.0.0.1:$(port_of SASLTLS)"
     echo "INSTAR_TEST_KAFKA_MTLS=127.0.0.1:$(port_of MTLS)"
-    echo "INSTAR_TEST_KAFKA_CERTIFICATES=$CERTIFICATES" ;;
+    echo "INSTAR_TEST_KAFKA_CERTIFICATES=$CERTIFICATES"
+    echo "INSTAR_TEST_KAFKA_TOKEN=$(token)" ;;
   tool)
     shift
     tool=${1:-}; shift || true
@@ -220,5 +231,5 @@ case ${1:-} in
       *) echo "${0##*/} tool: topics | configs | groups | consumer | producer | offsets | acls | transactions | delete-records | dump-log" >&2; exit 2 ;;
     esac
     kafka_java -Xmx256m -Dorg.slf4j.simpleLogger.defaultLogLevel=error "org.apache.kafka.tools.$class" "${at[@]}" "$@" ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | url | env | tool NAME ARGUMENTS" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | status | kill | remove | url | env | tool NAME ARGUMENTS" >&2; exit 2 ;;
 esac

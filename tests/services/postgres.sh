@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PostgreSQL of this Debian release on 127.0.0.1.
-#   postgres.sh install | start | stop | status | kill | url | sql "SELECT 1"
+#   postgres.sh install | start | stop | status | kill | remove | url | sql "SELECT 1"
 # Parameters: POSTGRES_PORT (25432), POSTGRES_NAME (postgres: folder of its data), POSTGRES_OPTIONS (more server options).
 # User: postgres/test. Data survives kill -9 of the server, not power loss (fsync is off).
 set -euo pipefail
@@ -39,9 +39,10 @@ case ${1:-} in
     wait_for 30 "$PID" "$LOG" client -qAtc 'SELECT 1'
     say "PostgreSQL $(client -qAtc 'SHOW server_version') on 127.0.0.1:$PORT" ;;
   stop) stop_pid "$PID" INT ;;
+  remove) stop_pid "$PID" INT; rm -rf "$HOME_DIR" ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID"), port $PORT"; else echo down; exit 1; fi ;;
   url) echo "postgres://postgres:test@127.0.0.1:$PORT/postgres" ;;
   sql) shift; client -c "$*" ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | url | sql STATEMENTS" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | status | kill | remove | url | sql STATEMENTS" >&2; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A schema registry with Confluent's interface (Apicurio Registry) on 127.0.0.1.
-#   registry.sh install | start | stop | status | kill | url | env | token
+#   registry.sh install | start | stop | status | kill | remove | url | env | token
 # Parameters: REGISTRY_PORT (29070; PORT+1 is for its management), REGISTRY_NAME (registry: folder of its data), REGISTRY_VERSION, JAVA (21 or later).
 #   REGISTRY_SECURED=1   a second registry, registry_secured, ten ports above: everything needs a user (basic: cdc/cdc) or a token
 #                        (bearer: `token` prints one), in the clear and by https on its PORT+2
@@ -81,6 +81,7 @@ case ${1:-} in
     touch "$HOME_DIR/ready"
     say "registry $VERSION on 127.0.0.1:$PORT" ;;
   stop) stop_pid "$PID" TERM ;;
+  remove) stop_pid "$PID" TERM; rm -rf "$HOME_DIR" ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID"), port $PORT"; else echo down; exit 1; fi ;;
   url) echo "http://127.0.0.1:$PORT/$API" ;;
@@ -94,5 +95,5 @@ case ${1:-} in
       echo "INSTAR_TEST_REGISTRY_SECURED_TOKEN=$(token)"
     fi ;;
   token) token ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | url | env | token" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | status | kill | remove | url | env | token" >&2; exit 2 ;;
 esac

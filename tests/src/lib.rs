@@ -2,7 +2,9 @@
 
 pub mod case;
 pub mod compare;
+pub mod kafka;
 pub mod pipeline;
 pub mod postgres;
 pub mod random;
+pub mod service;
 pub mod source;

@@ -11,15 +11,16 @@ use serde_json::Value as Json;
 use serde_yaml_ng::Value as Yaml;
 use tests::{
     case::{self, Case, Rows, Step},
-    compare,
-    pipeline::{self, Pipeline, Setup},
+    compare, kafka,
+    pipeline::{self, Pipeline, Setup, Transport},
     postgres, source,
 };
 
-const USAGE: &str = "usage: tests/cases --source mariadb|mysql --target postgres --transport local [--only ID,…] DIR…";
+const USAGE: &str = "usage: tests/cases --source mariadb|mysql --target postgres --transport local|kafka [--only ID,…] DIR…";
 
 struct Arguments {
     source: String,
+    transport: Transport<'static>,
     only: BTreeSet<String>,
     paths: Vec<PathBuf>,
 }
@@ -40,10 +41,15 @@ fn arguments() -> Result<Arguments, String> {
         }
     }
     let source = source.filter(|s| s == "mariadb" || s == "mysql").ok_or(format!("--source is mariadb or mysql\n{USAGE}"))?;
-    if target.as_deref() != Some("postgres") || transport.as_deref() != Some("local") || paths.is_empty() {
+    let transport = match transport.as_deref() {
+        Some("local") => Transport::Local,
+        Some("kafka") => Transport::Kafka,
+        _ => return Err(format!("--transport is local or kafka\n{USAGE}")),
+    };
+    if target.as_deref() != Some("postgres") || paths.is_empty() {
         return Err(USAGE.into());
     }
-    Ok(Arguments { source, only, paths })
+    Ok(Arguments { source, transport, only, paths })
 }
 
 #[tokio::main]
@@ -75,7 +81,7 @@ async fn main() -> ExitCode {
             continue;
         }
         let begin = Instant::now();
-        match run(&case, &arguments.source).await {
+        match run(&case, &arguments.source, arguments.transport).await {
             Ok(()) => {
                 passed += 1;
                 println!("pass {id} {} ({:.1} s)", case.title, begin.elapsed().as_secs_f32());
@@ -154,13 +160,14 @@ struct Run<'a> {
     target: postgres::Session,
     pipeline: Pipeline,
     source_url: String,
+    transport: Transport<'static>,
     tables: Vec<Captured>,
     /// What `instar run` exited with, where it ended by itself.
     exit: Option<i32>,
     problems: Vec<String>,
 }
 
-async fn run(case: &Case, flavour: &str) -> Result<(), Vec<String>> {
+async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
     let source_url = source::url(flavour);
     let mut session = source::Session::connect(&source_url).await;
     for leftover in ["shop2", "other", "shop3", "archive"] {
@@ -178,9 +185,21 @@ async fn run(case: &Case, flavour: &str) -> Result<(), Vec<String>> {
     let tables = captured(case, &mut session).await.map_err(|e| vec![e])?;
     let name = format!("case_{}", case.id());
     let target = postgres::Session::fresh_database(&name).await;
-    let pipeline = Pipeline::new(&name, "");
-    let mut run =
-        Run { case, source: session, others: BTreeMap::new(), target, pipeline, source_url, tables, exit: None, problems: Vec::new() };
+    if transport == Transport::Kafka {
+        kafka::Topics::shared().forget(&name).await;
+    }
+    let mut run = Run {
+        case,
+        source: session,
+        others: BTreeMap::new(),
+        target,
+        pipeline: Pipeline::new(&name, ""),
+        source_url,
+        transport,
+        tables,
+        exit: None,
+        problems: Vec::new(),
+    };
     for step in &case.steps {
         run.step(step).await;
     }
@@ -268,7 +287,7 @@ impl Run<'_> {
             // Where a case wants tables without a key refused, the default does it.
             sink_extra: if self.case.expected.outcome == "refused_at_start" { "" } else { "    keyless: full_row\n" },
         };
-        self.pipeline.reconfigure(&setup.yaml());
+        self.pipeline.reconfigure(&setup.yaml_over(self.transport));
     }
 
     async fn words(&mut self, words: &str) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
+mod broker;
 mod change;
 mod command;
 mod crash;

@@ -1,12 +1,14 @@
 //! Benches of the whole binary: what one process does, by its own CPU time, beside the servers' own tools in the same run.
 
+mod debezium;
+
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use tests::{
-    pipeline::{Pipeline, Setup},
+    pipeline::{Pipeline, Setup, Usage},
     postgres, source,
 };
 
@@ -27,13 +29,19 @@ async fn main() {
     let rows = arguments.peek().and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
     let scenarios: Vec<String> = arguments.filter(|a| a.parse::<u64>().is_err()).collect();
     let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|s| s == name);
+    println!("{rows} rows of 12 columns; CPU and memory are those of the process alone");
+    if scenarios.iter().any(|s| s == "debezium") {
+        debezium::run(rows).await;
+    }
+    if scenarios.iter().all(|s| s == "debezium") && !scenarios.is_empty() {
+        return;
+    }
     let mut bench = Bench {
         rows,
         source: source::Session::connect(&source::url("mariadb")).await,
         target: postgres::Session::fresh_database(NAME).await,
         pipeline: Pipeline::new(NAME, ""),
     };
-    println!("{rows} rows of 12 columns; CPU and memory are those of the instar process alone");
     if wanted("backlog") {
         bench.backlog().await;
     }
@@ -48,15 +56,14 @@ async fn main() {
     }
 }
 
-/// CPU seconds and peak memory (MiB) of a process.
-fn usage(pid: u32) -> (f64, f64) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let peak =
-        status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
-    ((ticks(11) + ticks(12)) / 100.0, peak.unwrap_or_default() / 1024.0)
+/// What a process took for so many rows.
+fn print_usage(what: &str, rows: u64, wall: f64, usage: Usage) {
+    let Usage { cpu_seconds: cpu, peak_mib: peak } = usage;
+    println!(
+        "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
+        rows as f64 / wall,
+        rows as f64 / cpu
+    );
 }
 
 impl Bench {
@@ -103,12 +110,7 @@ impl Bench {
         let (code, printed) = self.pipeline.wait("caught-up", 600);
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let wall = begin.elapsed().as_secs_f64();
-        let (cpu, peak) = usage(self.pipeline.pid());
-        println!(
-            "{what:34} {:>9.0} rows/s wall  {:>9.0} rows/CPU-s  {cpu:>6.2} CPU-s  {peak:>5.0} MiB peak",
-            rows as f64 / wall,
-            rows as f64 / cpu
-        );
+        print_usage(what, rows, wall, Usage::of(self.pipeline.pid()));
         self.pipeline.stop();
         rows as f64 / wall
     }
