@@ -116,7 +116,10 @@ impl Broker {
 }
 
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.block_on(future),
+        Err(_) => tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future),
+    }
 }
 
 /// Waits for a condition.
