@@ -26,6 +26,11 @@ pub struct Row<'a> {
 /// Takes rows as an engine encodes them. A key change arrives as a delete under the old key and a create under the new one.
 pub trait RowSink {
     fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError>;
+
+    /// Whether it holds as much as it should: a reader of a copy gives it no further row.
+    fn full(&self) -> bool {
+        false
+    }
 }
 
 /// A table as it is published: rows of `shape` (the engine's physical order) are encoded in the order of `rows`.
@@ -141,6 +146,8 @@ pub struct Bounds {
 pub enum Chunk<P> {
     /// The chunk counts when the stream has passed this place without a change of the table.
     Read { rows: u64, read_at: P },
+    /// The sink was full before the chunk's end, after so many rows: none of them counts, and the chunk is read in smaller parts.
+    Full { rows: u64 },
     /// The table does not have the expected shape now: read again after the stream has met the change.
     OtherShape,
 }
@@ -186,15 +193,16 @@ pub trait ChunkReader: Send {
     /// An estimate of the table's rows.
     fn estimate(&mut self, table: &Table) -> impl Future<Output = Result<u64, CaptureError>> + Send;
 
-    /// The key of the row `rows` places after `above`, in the server's order; None where fewer are left.
+    /// The key of the row `rows` places after the lower bound, in the server's order; None where fewer are left up to the upper one.
     fn bound(
         &mut self,
         table: &Table,
-        above: Option<&[String]>,
+        within: &Bounds,
         rows: u64,
     ) -> impl Future<Output = Result<Option<Vec<String>>, CaptureError>> + Send;
 
-    /// Reads a chunk in a view that covers `at`, waiting until the server shows one.
+    /// Reads a chunk in a view that covers `at`, waiting until the server shows one. Ends early where `out` is full and there is
+    /// another row.
     fn read(
         &mut self,
         table: &Published,
@@ -206,7 +214,7 @@ pub trait ChunkReader: Send {
     /// For tables without a key: opens one consistent view and tells where it stands. [`Self::view_rows`] reads it in parts.
     fn view(&mut self, table: &Table) -> impl Future<Output = Result<Option<Self::Position>, CaptureError>> + Send;
 
-    /// Reads up to `limit` further rows of the open view; false at its end.
+    /// Reads up to `limit` further rows of the open view, fewer where `out` is full; false at its end.
     fn view_rows(
         &mut self,
         table: &Published,

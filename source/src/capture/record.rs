@@ -76,7 +76,7 @@ impl Batch {
         self.clear();
         self.source.clear();
         table.put_source(&mut self.source, origin);
-        Writer { batch: self, table, ts_ms: now_ms(), partial: false }
+        Writer { batch: self, table, ts_ms: now_ms(), partial: false, limit: usize::MAX }
     }
 
     /// Puts the staged records from `from` on into the publisher's transaction, each numbered by `seq`. Stops where `full` says so;
@@ -124,9 +124,23 @@ pub(super) struct Writer<'a> {
     ts_ms: i64,
     /// A row was created without all of its columns: a key change whose old row has the rest.
     pub partial: bool,
+    /// Bytes at which it is full.
+    limit: usize,
+}
+
+impl Writer<'_> {
+    /// With so many bytes staged it is full; the row that reaches them is taken whole.
+    pub fn within(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
 }
 
 impl RowSink for Writer<'_> {
+    fn full(&self) -> bool {
+        self.batch.bytes.len() >= self.limit
+    }
+
     fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError> {
         let bytes = &mut self.batch.bytes;
         let start = bytes.len();
