@@ -46,7 +46,7 @@ pub(super) struct Size {
 impl Size {
     /// Bytes that a chunk may have at most, but for its last row: rows are not as large as those before them said.
     pub fn limit(self) -> usize {
-        self.bytes.saturating_mul(2)
+        self.bytes.saturating_add(self.bytes / 2)
     }
 
     /// Rows of the next chunk: as many as fit the bytes, by the last chunk's rows.

@@ -5,6 +5,7 @@
 mod bad_input;
 mod change;
 mod command;
+mod copy;
 mod crash;
 mod load;
 mod model;
