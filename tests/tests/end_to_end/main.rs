@@ -7,6 +7,7 @@ mod bad_input;
 mod broker;
 mod change;
 mod command;
+mod copy;
 mod crash;
 mod load;
 mod model;
