@@ -1,4 +1,5 @@
-//! Schema changes as typed values. `Display` is the diagnosis, [`SchemaChange::hint`] the remedy.
+//! Schema changes as typed values. `Display` is the diagnosis; the remedy depends on the target and is the decision's, see
+//! [`crate::rules`].
 
 pub(crate) mod text;
 

@@ -72,6 +72,9 @@ pub struct TableEvent {
     /// Schema ids of the rows from here on, as the frame carries them.
     pub key_schema: Option<u32>,
     pub value_schema: u32,
+    /// The topic's identity at the transport, which one of the same name that was made anew does not have; None where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic_id: Option<String>,
     /// Statements that a reload of a source that stood skipped, with their positions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<SkippedStatement>,

@@ -5,6 +5,7 @@
 pub mod capability;
 pub mod change;
 pub mod classify;
+pub mod command;
 pub mod ddl;
 pub mod diff;
 pub mod event;

@@ -303,6 +303,7 @@ fn schema_event() -> SchemaEvent {
             boundaries: vec![0, 17, u64::MAX >> 1, 3],
             key_schema: Some(8),
             value_schema: 7,
+            topic_id: Some("Rg5aV0C3QAmG1x2c4hJ0yQ".into()),
             superseded: vec![SkippedStatement { position: "p".into(), ddl: "ALTER".into() }],
             table,
         }],

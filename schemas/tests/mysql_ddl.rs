@@ -239,7 +239,7 @@ proptest! {
         let effects = apply(&statement, &context, &known).unwrap();
         prop_assert_eq!(effects[0].changes.len(), texts.len());
         for (change, text) in effects[0].changes.iter().zip(&texts) {
-            let wanted = format!("existing rows get '{text}'");
+            let wanted = format!("is added with default '{text}'");
             let found = change.to_string();
             prop_assert!(found.ends_with(&wanted), "{} has not {}", found, wanted);
         }

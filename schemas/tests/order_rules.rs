@@ -38,6 +38,7 @@ fn event(epoch: u64, kind: EventKind, names: &[&str], boundary: u64) -> Arc<Sche
         version: epoch as u32,
         changes: Vec::new(),
         topic: format!("p.shop.{name}"),
+        topic_id: None,
         lanes: 1,
         boundaries: vec![boundary],
         key_schema: None,

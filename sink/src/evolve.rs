@@ -3,6 +3,7 @@
 //! It reads the schema versions and the ledger, asks `schemas::order` what is to be decided, `schemas::rules` how, and runs
 //! plans in the session that holds the sink's lock. It remembers nothing that is not read again.
 
+mod begin;
 mod create;
 pub mod dry;
 mod row;
@@ -27,11 +28,11 @@ use schemas::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{sleep, timeout},
+    time::sleep,
 };
 
 use crate::{
-    consumer::Consumer,
+    consumer::{Consumer, reachable},
     error::SinkError,
     shared::{RowProblem, Shared, Task, View},
     status::stop_message,
@@ -77,6 +78,8 @@ pub struct Decider<T: Target, C: Consumer> {
     stopped: Option<String>,
     /// The view under which all workers had nothing to do.
     drained: Option<u64>,
+    /// Whether it is known how the sink begins.
+    whole: bool,
 }
 
 /// What a round came to.
@@ -111,12 +114,13 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             look: true,
             stopped: None,
             drained: None,
+            whole: false,
         }
     }
 
     /// Runs until shutdown, or until the ledger stands and the configuration says to end then.
     pub async fn run(mut self) -> Result<Ended, SinkError> {
-        let mut news = self.consumer.changed();
+        let (mut news, mut trouble) = (self.consumer.events_changed(), self.consumer.trouble());
         let mut pause = self.sink.retry.initial;
         while !*self.shutdown.borrow() {
             news.borrow_and_update();
@@ -149,7 +153,11 @@ impl<T: Target, C: Consumer> Decider<T, C> {
                     self.session = None;
                     self.look = true;
                     self.shared.retrying(Task::Decider, Some(reason));
-                    let _ = timeout(pause, self.shutdown.changed()).await;
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        () = reachable(&mut trouble) => {}
+                        _ = self.shutdown.changed() => {}
+                    }
                     pause = (pause * 2).min(self.sink.retry.max);
                 }
                 Err(
@@ -173,6 +181,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             self.session = Some(self.target.session().await?);
         }
         self.record_problems().await?;
+        self.begin().await?;
         let ledger = self.look().await?;
         match work(&ledger, &self.events) {
             Some(job) if self.decide(&job).await? => Ok(Round::Progress),

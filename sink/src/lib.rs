@@ -5,6 +5,7 @@ pub mod batch;
 pub mod consumer;
 pub mod error;
 pub mod evolve;
+pub mod placement;
 pub mod postgres;
 pub mod process;
 pub mod review;

@@ -23,6 +23,8 @@ pub struct Current {
     pub layout: Arc<Layout>,
     /// The schema id in the rows' frames.
     pub value_schema: u32,
+    /// The identity of the topic that has these rows, where the transport tells one.
+    pub topic_id: Option<Arc<str>>,
     /// Where the version began by emptying the table: its lanes' boundaries.
     pub begun: Option<Vec<Offset>>,
 }
@@ -57,7 +59,8 @@ impl Versions {
                     let layout = Arc::new(Layout::new(&rows));
                     let table = TableVersion { id: id.clone(), version: *version, table: part.table.clone(), rows, target: target.clone() };
                     let begun = begun(events, epoch).then(|| part.boundaries.clone());
-                    Arc::new(Current { version: Arc::new(table), layout, value_schema: part.value_schema, begun })
+                    let topic_id = part.topic_id.as_deref().map(Arc::from);
+                    Arc::new(Current { version: Arc::new(table), layout, value_schema: part.value_schema, topic_id, begun })
                 }
             };
             current.insert(id.clone(), entry);

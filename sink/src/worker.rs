@@ -13,15 +13,12 @@ use schemas::{
     order::ledger::Lane,
     table::TableId,
 };
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 
 use self::lane::{End, Folds, LaneState};
 use crate::{
     batch::FoldError,
-    consumer::Consumer,
+    consumer::{Block, Consumer, reachable},
     error::SinkError,
     shared::{RowAction, RowProblem, Shared, Task, View},
     target::{Batch, LaneMove, Target, Writer, Written},
@@ -50,8 +47,8 @@ pub struct Worker<T: Target, C: Consumer> {
 enum Round {
     /// Something was written or moved: look again at once.
     Progress,
-    /// Nothing to do under this view.
-    Idle,
+    /// Nothing to do under this view; `whole`: nothing is on its way to us either.
+    Idle { whole: bool },
 }
 
 /// What became of a batch.
@@ -71,7 +68,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
     /// Runs until shutdown. An error is one that trying again does not mend.
     pub async fn run(mut self) -> Result<(), SinkError> {
         let mut view = self.shared.view();
-        let mut news = self.consumer.changed();
+        let (mut news, mut trouble) = (self.consumer.changed(), self.consumer.trouble());
         let mut pause = self.sink.retry.initial;
         while !*self.shutdown.borrow() {
             news.borrow_and_update();
@@ -79,10 +76,15 @@ impl<T: Target, C: Consumer> Worker<T, C> {
             match self.round(&now).await {
                 Ok(round) => {
                     pause = self.sink.retry.initial;
-                    self.shared.retrying(Task::Worker(self.number), None);
+                    let reason = match round {
+                        Round::Progress => None,
+                        Round::Idle { .. } => trouble.borrow().clone(),
+                    };
+                    self.shared.retrying(Task::Worker(self.number), reason);
                     match round {
                         Round::Progress => continue,
-                        Round::Idle => self.shared.idle(self.number, now.number),
+                        Round::Idle { whole: true } => self.shared.idle(self.number, now.number),
+                        Round::Idle { whole: false } => {}
                     }
                     tokio::select! {
                         _ = view.changed() => {}
@@ -96,7 +98,11 @@ impl<T: Target, C: Consumer> Worker<T, C> {
                     self.shared.retrying(Task::Worker(self.number), Some(reason));
                     // Whether the last batch was committed is not known: the stored positions will tell.
                     self.writer = None;
-                    let _ = timeout(pause, self.shutdown.changed()).await;
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        () = reachable(&mut trouble) => {}
+                        _ = self.shutdown.changed() => {}
+                    }
                     pause = (pause * 2).min(self.sink.retry.max);
                 }
                 Err(
@@ -112,10 +118,11 @@ impl<T: Target, C: Consumer> Worker<T, C> {
     async fn round(&mut self, view: &View) -> Result<Round, SinkError> {
         self.connect().await?;
         self.adopt(view).await?;
+        self.take_over().await?;
         let picks = self.picks(view);
         let blocks: Vec<OnceLock<C::Block>> = picks.iter().map(|_| OnceLock::new()).collect();
         let mut folds = Folds::default();
-        let (mut refused, mut more) = (None, false);
+        let (mut refused, mut more, mut whole) = (None, false, true);
         for (pick, cell) in picks.iter().zip(&blocks) {
             if folds.rows >= self.sink.batch.rows {
                 more = true;
@@ -123,7 +130,10 @@ impl<T: Target, C: Consumer> Worker<T, C> {
             }
             match self.gather(*pick, cell, view, &mut folds)? {
                 // Nothing is left to be searched: the other lanes of this worker come again at once.
-                End::Fetched { more: false } => more |= self.lanes[*pick].limit.take().is_some(),
+                End::Fetched { more: false } => {
+                    more |= self.lanes[*pick].limit.take().is_some();
+                    whole &= cell.get().is_some_and(Block::whole);
+                }
                 End::Fetched { more: true } | End::Limit => more = true,
                 End::Waits => {
                     self.lanes[*pick].parked = Some(view.number);
@@ -137,7 +147,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         drop(folds);
         match (flushed, refused) {
             (Flushed::Nothing | Flushed::Committed, Some((pick, end))) => self.refuse(pick, end, view).await?,
-            (Flushed::Nothing, None) if !more => return Ok(Round::Idle),
+            (Flushed::Nothing, None) if !more => return Ok(Round::Idle { whole }),
             (Flushed::Nothing | Flushed::Committed | Flushed::Undone, _) => {}
         }
         Ok(Round::Progress)
@@ -164,6 +174,23 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let stored = self.writer()?.positions(&lanes).await?;
         for (state, at) in self.lanes.iter_mut().zip(stored) {
             state.moved(at);
+        }
+        Ok(())
+    }
+
+    /// Lanes that another instance had meanwhile begin at their stored positions.
+    async fn take_over(&mut self) -> Result<(), SinkError> {
+        let turns = self.lanes.iter().map(|lane| self.consumer.turn(&lane.topic, lane.lane.lane));
+        let news = turns.enumerate().filter_map(|(i, turn)| turn.filter(|turn| self.lanes[i].turn != Some(*turn)).map(|turn| (i, turn)));
+        let taken: Vec<(usize, u64)> = news.collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let lanes: Vec<Lane> = taken.iter().map(|(i, _)| self.lanes[*i].lane.clone()).collect();
+        let stored = self.writer()?.positions(&lanes).await?;
+        for ((i, turn), at) in taken.into_iter().zip(stored) {
+            self.lanes[i].moved(at);
+            self.lanes[i].turn = Some(turn);
         }
         Ok(())
     }
@@ -207,7 +234,8 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let left = self.sink.batch.rows.saturating_sub(folds.rows);
         let lane = &mut self.lanes[pick];
         let bytes = lane.bytes_for(left).min(self.sink.batch.bytes).max(1);
-        let fetched = match self.consumer.fetch(&lane.topic, lane.lane.lane, lane.next(), bytes) {
+        let topic_id = view.versions.get(&lane.lane.table).and_then(|current| current.topic_id.as_deref());
+        let fetched = match self.consumer.fetch(&lane.topic, topic_id, lane.lane.lane, lane.next(), bytes) {
             Ok(fetched) => fetched,
             // Rows are gone that nobody waits for: a reload of the table leads out, or is on its way.
             Err(SinkError::Stop { message }) if begins_anew(view, &lane.lane.table) => {

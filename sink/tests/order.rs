@@ -15,6 +15,7 @@ use runtime::{
 };
 use schemas::{
     change::Kind,
+    command::Command,
     event::EventKind,
     order::ledger::{Hold, Lane, Outcome},
     policy::Action,
@@ -382,11 +383,11 @@ struct Cut {
 impl Consumer for Cut {
     type Block = <LocalConsumer as Consumer>::Block;
 
-    fn fetch(&self, topic: &str, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
+    fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
         if from < self.below {
             return Err(SinkError::Stop { message: format!("topic {topic}: rows before {} are gone", self.below) });
         }
-        self.inner.fetch(topic, lane, from, max_bytes)
+        self.inner.fetch(topic, None, lane, from, max_bytes)
     }
 
     async fn events(&self, from: u64) -> Result<(Vec<schemas::event::SchemaEvent>, u64), SinkError> {
@@ -401,6 +402,18 @@ impl Consumer for Cut {
         self.inner.ends(topic).await
     }
 
+    async fn starts(&self, topic: &str) -> Result<Vec<u64>, SinkError> {
+        Ok(self.inner.starts(topic).await?.into_iter().map(|start| start.max(self.below)).collect())
+    }
+
+    async fn peek(&self, topic: &str, lane: u32, from: u64) -> Result<Self::Block, SinkError> {
+        self.fetch(topic, None, lane, from, 1)
+    }
+
+    async fn ask(&self, command: &Command) -> Result<(), SinkError> {
+        self.inner.ask(command).await
+    }
+
     fn changed(&self) -> tokio::sync::watch::Receiver<u64> {
         self.inner.changed()
     }
@@ -411,13 +424,48 @@ impl Consumer for Cut {
 }
 
 #[tokio::test]
-async fn rows_that_are_gone_stop_a_new_sink_and_a_reload_leads_out_without_a_restart() {
+async fn a_new_sink_whose_first_rows_are_gone_asks_for_copies_of_its_own() {
+    let mut source = Source::new(&directory("late"), 1);
+    source.initial(vec![orders("orders"), orders("lines")]);
+    for id in 0..5 {
+        source.put("orders", id, &[]);
+        source.put("lines", id, &[]);
+    }
+    let target = FakeTarget::default();
+    let consumer = Cut { inner: LocalConsumer::new(source.log.clone(), "shop", "warehouse").unwrap(), below: 5 };
+    let running = start_from(consumer.clone(), &target, config(1));
+    until("the base line", &target, |t| t.store().ledger.decided == 1).await;
+    assert_eq!(source.commands(), [Command::Reload { table: None, sink: Some("warehouse".into()) }]);
+    assert_eq!(target.store().ledger.retired, [source.id("orders"), source.id("lines")].into());
+    // Rows between the base line and the copies are in the copies.
+    source.put("orders", 9, &[("n", n(9))]);
+    source.reload_for("warehouse", &["orders"]);
+    source.reload_for("warehouse", &["lines"]);
+    source.put("lines", 9, &[("n", n(9))]);
+    until("the copies", &target, |t| caught_up(&source, t)).await;
+    assert_same(&source, &target, "orders");
+    assert_same(&source, &target, "lines");
+    running.end().await.unwrap();
+    // Not again at its next start.
+    let running = start_from(consumer, &target, config(1));
+    source.put("lines", 10, &[]);
+    until("the row", &target, |t| caught_up(&source, t)).await;
+    assert_eq!(source.commands().len(), 1);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_that_are_gone_stop_a_sink_and_a_reload_leads_out_without_a_restart() {
     let mut source = Source::new(&directory("gone"), 1);
     source.initial(vec![orders("orders")]);
+    source.put("orders", 7, &[]);
+    let target = FakeTarget::default();
+    let running = start(&source, &target, config(1));
+    until("the first row", &target, |t| caught_up(&source, t)).await;
+    running.end().await.unwrap();
     for id in 0..5 {
         source.put("orders", id, &[]);
     }
-    let target = FakeTarget::default();
     let consumer = Cut { inner: LocalConsumer::new(source.log.clone(), "shop", "warehouse").unwrap(), below: 5 };
     let error = start_from(consumer.clone(), &target, config(1)).ended().await.unwrap_err();
     assert!(matches!(&error, SinkError::Stop { message } if message.contains("rows before 5 are gone")), "{error:?}");

@@ -5,7 +5,6 @@
 
 mod boundary;
 mod chunk;
-mod command;
 mod control;
 mod copy;
 mod metric;
@@ -20,23 +19,26 @@ mod status;
 mod tests;
 mod turn;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge};
 use runtime::config::OnStop;
+pub use schemas::command::Command;
 use schemas::event::{Offset, SourceState};
 use tokio::sync::watch;
 
-pub use self::{
-    command::Command,
-    setting::{CommitBounds, Settings},
-    status::{CopyStatus, Reporter, SourceStatus, State},
-};
 use self::{
     record::now_ms,
     session::{Tools, shutdown_asked},
 };
+pub use self::{
+    setting::{CommitBounds, Settings},
+    status::{CopyStatus, Reporter, SourceStatus, State},
+};
 use crate::{engine::Engine, error::CaptureError, publisher::Publisher};
+
+/// How soon it is tried again what a person must make possible elsewhere.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Why the loop ended without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,9 +70,14 @@ pub async fn run<E: Engine, P: Publisher>(
         reporter.state(State::Starting, "");
         let before = reporter.reached();
         let mut tools = Tools { engine, publisher, settings, reporter, shutdown: shutdown.clone() };
-        let ended = attempt(&mut tools).await;
+        let mut ended = attempt(&mut tools).await.map(Some);
+        if let Some((message, again)) = stop(&ended) {
+            reporter.state(State::Stopped, &message);
+            ended = stopped(&mut tools, message, &mut tried, again).await;
+        }
         match ended {
-            Ok(ended) => {
+            Ok(None) => {}
+            Ok(Some(ended)) => {
                 match &ended {
                     Ended::Stopped { message } => reporter.state(State::Stopped, message),
                     Ended::Shutdown | Ended::Copied => reporter.state(State::Down, ""),
@@ -95,10 +102,16 @@ pub async fn run<E: Engine, P: Publisher>(
                 }
                 pause = (pause * 2).min(settings.retry.max);
             }
-            Err(CaptureError::Stop { message }) => {
+            Err(CaptureError::Stop { message } | CaptureError::Blocked { message }) => {
+                // That it stands cannot be made durable.
                 reporter.state(State::Stopped, &message);
-                if let Some(ended) = stopped(&mut tools, message, &mut tried).await? {
-                    return Ok(ended);
+                match settings.on_stop {
+                    OnStop::Exit => return Ok(Ended::Stopped { message }),
+                    OnStop::Wait => {
+                        if wait(AGAIN, &mut tools.shutdown).await {
+                            return Ok(Ended::Shutdown);
+                        }
+                    }
                 }
             }
             Err(e @ (CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_))) => {
@@ -106,6 +119,15 @@ pub async fn run<E: Engine, P: Publisher>(
                 return Err(e);
             }
         }
+    }
+}
+
+/// What a person must do, and how soon it is tried again by itself.
+fn stop(ended: &Result<Option<Ended>, CaptureError>) -> Option<(String, Option<Duration>)> {
+    match ended {
+        Err(CaptureError::Stop { message }) => Some((message.clone(), None)),
+        Err(CaptureError::Blocked { message }) => Some((message.clone(), Some(AGAIN))),
+        Err(CaptureError::Transient(_) | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_)) | Ok(_) => None,
     }
 }
 
@@ -143,14 +165,21 @@ async fn tell_retrying<E: Engine, P: Publisher>(tools: &mut Tools<'_, E, P>, rea
     }
 }
 
-/// The log itself cannot be read on. Makes that durable; then the end, or waits for a command that has not been tried.
+/// The source cannot go on. Makes that durable; then the end, or waits for a command that has not been tried, or until `again`.
 async fn stopped<E: Engine, P: Publisher>(
     tools: &mut Tools<'_, E, P>,
     message: String,
     tried: &mut Option<Offset>,
+    again: Option<Duration>,
 ) -> Result<Option<Ended>, CaptureError> {
     tracing::error!(reason = message, "the source stands");
-    let Some(mut progress) = tools.publisher.start().await? else { return Ok(Some(Ended::Stopped { message })) };
+    let Some(mut progress) = tools.publisher.start().await? else {
+        // A new pipeline: there is nothing yet to make it durable in.
+        return match (tools.settings.on_stop, again) {
+            (OnStop::Wait, Some(pause)) => Ok(wait(pause, &mut tools.shutdown).await.then_some(Ended::Shutdown)),
+            (OnStop::Wait, None) | (OnStop::Exit, _) => Ok(Some(Ended::Stopped { message })),
+        };
+    };
     progress.state = SourceState::Stopped;
     progress.message.clone_from(&message);
     progress.ts_ms = now_ms();
@@ -159,16 +188,22 @@ async fn stopped<E: Engine, P: Publisher>(
     gauge!(metric::STOPPED).set(1.0);
     match tools.settings.on_stop {
         OnStop::Exit => Ok(Some(Ended::Stopped { message })),
-        OnStop::Wait => loop {
-            if wait(tools.settings.poll, &mut tools.shutdown).await {
-                return Ok(Some(Ended::Shutdown));
+        OnStop::Wait => {
+            let since = Instant::now();
+            loop {
+                if wait(tools.settings.poll, &mut tools.shutdown).await {
+                    return Ok(Some(Ended::Shutdown));
+                }
+                let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
+                if newest > *tried {
+                    *tried = newest;
+                    return Ok(None);
+                }
+                if again.is_some_and(|pause| since.elapsed() >= pause) {
+                    return Ok(None);
+                }
             }
-            let newest = tools.publisher.commands(progress.command).await?.last().map(|(offset, _)| *offset);
-            if newest > *tried {
-                *tried = newest;
-                return Ok(None);
-            }
-        },
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Row<'a> {
 /// Takes rows as an engine encodes them. A key change arrives as a delete under the old key and a create under the new one.
 pub trait RowSink {
     fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError>;
+
+    /// All that comes of one row of the source is taken: what came up to here may be published without what follows.
+    fn end(&mut self) {}
 }
 
 /// A table as it is published: rows of `shape` (the engine's physical order) are encoded in the order of `rows`.
@@ -97,7 +100,7 @@ pub trait Stream: Send {
     /// Waits for the next entry. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Entry<Self::Position, Self::Rows>, CaptureError>> + Send;
 
-    /// Whether another entry is there without waiting; where not, what is published so far is committed at once.
+    /// Whether something came that may be another entry; where not, what is published so far is committed at once.
     fn has_next(&self) -> bool;
 
     /// Encodes the rows of an entry, skipping the first `skip`. Returns how many there were.

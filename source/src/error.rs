@@ -11,6 +11,9 @@ pub enum CaptureError {
     /// A person must act; the message says what. Exit 3.
     #[error("{message}")]
     Stop { message: String },
+    /// A person must act elsewhere; when that is done, trying again works. As a stop otherwise.
+    #[error("{message}")]
+    Blocked { message: String },
     /// The configuration or the server's settings are wrong. Exit 1.
     #[error("{0}")]
     Refused(String),

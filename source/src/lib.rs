@@ -3,5 +3,6 @@
 pub mod capture;
 pub mod engine;
 pub mod error;
+pub mod key;
 pub mod mysql;
 pub mod publisher;

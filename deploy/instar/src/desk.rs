@@ -6,11 +6,11 @@ use std::{
 };
 
 use runtime::{
-    config::{Pipeline, Transport},
+    config::{LocalTopics, Pipeline, Transport},
     control::{self, Access, ControlError, Reached, Refusal, Request},
-    log::{Keep, Log, LogError, LogOptions},
+    log::{LogError, LogOptions},
 };
-use schemas::{event::SourceState, table::TableId, wire::names};
+use schemas::{event::SourceState, table::TableId};
 use serde_json::{Value as Json, json};
 use sink::{
     error::SinkError,
@@ -24,6 +24,7 @@ use source::{capture::Command, engine::Position as _, mysql::position::Position}
 use crate::{
     exit::{Exit, Failure},
     observe::{Live, Observer, Reading},
+    place::Place,
 };
 
 /// How often a waiting command looks again.
@@ -31,16 +32,16 @@ const LOOK: Duration = Duration::from_millis(25);
 /// How long a question is asked again where the processes that should answer it end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A pipeline's commands, over its log.
+/// A pipeline's commands, over its topics.
 pub struct Desk {
     pipeline: Arc<Pipeline>,
-    log: Option<Log>,
+    place: Place,
     live: Option<Arc<dyn Live>>,
 }
 
 impl Desk {
-    pub fn new(pipeline: Arc<Pipeline>, log: Option<Log>, live: Option<Arc<dyn Live>>) -> Self {
-        Self { pipeline, log, live }
+    pub fn new(pipeline: Arc<Pipeline>, place: Place, live: Option<Arc<dyn Live>>) -> Self {
+        Self { pipeline, place, live }
     }
 
     pub async fn handle(&self, request: Request) -> Result<Json, Refusal> {
@@ -65,59 +66,41 @@ impl Desk {
     }
 
     fn observer(&self) -> Result<Observer, Refusal> {
-        Observer::new(self.pipeline.clone(), self.log.clone(), self.live.clone()).map_err(refusal)
+        Observer::new(self.pipeline.clone(), self.place.clone(), self.live.clone()).map_err(refusal)
     }
 
     /// Appends an operator's command to the topic that the source reads.
     async fn send(&self, command: &Command) -> Result<Json, Refusal> {
-        let begun =
-            |log: &Log| log.find(&names::progress(&self.pipeline.topics.prefix)).is_some_and(|t| log.ends(&t).iter().any(|end| *end > 0));
-        let Some(log) = self.log.clone().filter(|log| self.live.is_some() || begun(log)) else {
+        if self.live.is_none() && !self.place.begun().await.map_err(refusal)? {
             let message = format!("pipeline {} has never run: there is nothing to tell it; start it by instar run", self.pipeline.name);
             return Err(Refusal { message, code: 1 });
-        };
-        let (name, record) = (names::commands(&self.pipeline.topics.prefix), command.to_record());
-        let offset = tokio::task::spawn_blocking(move || {
-            let topic = log.topic(&name, Some(1), Keep::Forever)?;
-            let mut transaction = log.begin();
-            transaction.append(&topic, 0, None, &record)?;
-            transaction.commit()?;
-            Ok::<_, LogError>(log.ends(&topic).first().copied())
-        });
-        match offset.await {
-            Ok(Ok(offset)) => Ok(json!({ "offset": offset })),
-            Ok(Err(error)) => Err(Refusal { message: error.to_string(), code: 1 }),
-            Err(error) => Err(Refusal { message: error.to_string(), code: 1 }),
         }
+        let offset = self.place.command(command.to_record()).await.map_err(refusal)?;
+        Ok(json!({ "offset": offset }))
     }
 
     async fn wait(&self, wanted: &Wanted) -> Result<Json, Refusal> {
         let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
         let end = Position::parse(&wanted.end).map_err(|e| Refusal { message: e.to_string(), code: 1 })?;
         let observer = self.observer()?;
-        let commands = self.commands();
+        let commands = self.place.commands().await.map_err(refusal)?;
         let mut goal = None;
         loop {
             let reading = observer.read().await.map_err(refusal)?;
             let answer = answer(&self.pipeline, &reading, &end, commands, &mut goal);
-            let over = Instant::now() >= deadline || self.live.is_none();
+            let alone = self.live.is_none() && !self.place.is_shared();
+            let over = Instant::now() >= deadline || alone;
             match answer.exit(wanted.until()) {
                 Some(code) => return Ok(json!({ "code": code, "message": answer.message(), "over": true })),
                 None if over => {
                     return Ok(
-                        json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline, "live": self.live.is_some() }),
+                        json!({ "code": answer.exit_at_timeout(), "message": answer.message(), "over": Instant::now() >= deadline, "live": !alone }),
                     );
                 }
                 None => {}
             }
             tokio::time::sleep(LOOK).await;
         }
-    }
-
-    /// The end of the commands topic now: what stands below was asked for before.
-    fn commands(&self) -> u64 {
-        let ends = self.log.as_ref().and_then(|log| Some(log.ends(&log.find(&names::commands(&self.pipeline.topics.prefix))?)));
-        ends.and_then(|ends| ends.first().copied()).unwrap_or_default()
     }
 }
 
@@ -195,11 +178,9 @@ fn malformed(error: serde_json::Error) -> Refusal {
     Refusal { message: format!("a command's arguments: {error}"), code: 1 }
 }
 
-/// Where the local log of a pipeline is, and how it is opened.
-pub fn local(pipeline: &Pipeline) -> (std::path::PathBuf, LogOptions) {
-    match &pipeline.topics.transport {
-        Transport::Local(local) => (local.path.clone(), LogOptions { partitions: local.partitions, retention: local.retention }),
-    }
+/// Where a local log is, and how it is opened.
+pub fn options(local: &LocalTopics) -> (std::path::PathBuf, LogOptions) {
+    (local.path.clone(), LogOptions { partitions: local.partitions, retention: local.retention })
 }
 
 /// Has a command carried out by the process that runs, or here. A question is asked again where the process ended over it: the
@@ -225,7 +206,15 @@ enum Unanswered {
 
 async fn asked_once(pipeline: &Arc<Pipeline>, request: &Request, write: bool) -> Result<Json, Unanswered> {
     let failed = |failure: Failure| Unanswered::Failed(failure);
-    let (directory, options) = local(pipeline);
+    let prefix = &pipeline.topics.prefix;
+    let local = match &pipeline.topics.transport {
+        Transport::Local(local) => local,
+        Transport::Kafka(kafka) => {
+            let place = Place::kafka(prefix, kafka).await.map_err(failed)?;
+            return carry_out(pipeline, place, request).await;
+        }
+    };
+    let (directory, options) = options(local);
     // A command does not make the log of a pipeline that has never run.
     let access = if write && directory.exists() { Access::Write(options) } else { Access::Read };
     let log = match control::reach(&directory, access).await {
@@ -239,7 +228,11 @@ async fn asked_once(pipeline: &Arc<Pipeline>, request: &Request, write: bool) ->
         Err(LogError::Absent(_)) => None,
         Err(error) => return Err(failed(error.into())),
     };
-    Desk::new(pipeline.clone(), log, None).handle(request.clone()).await.map_err(|refusal| failed(refusal.into()))
+    carry_out(pipeline, Place::local(prefix, log), request).await
+}
+
+async fn carry_out(pipeline: &Arc<Pipeline>, place: Place, request: &Request) -> Result<Json, Unanswered> {
+    Desk::new(pipeline.clone(), place, None).handle(request.clone()).await.map_err(|refusal| Unanswered::Failed(refusal.into()))
 }
 
 /// Waits, across processes that end and begin meanwhile.

@@ -6,9 +6,11 @@ mod desk;
 mod exit;
 mod observe;
 mod output;
+mod place;
 mod preflight;
 mod process;
 mod progress;
+mod restart;
 
 use std::process::ExitCode;
 
@@ -19,11 +21,17 @@ use crate::{cli::Cli, exit::Exit};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A process that serves metrics sets up both.
-    let logs = if matches!(cli.command, cli::Command::Run(_)) { Ok(()) } else { runtime::telemetry::init_logs() };
+    let logs = if matches!(cli.command, cli::Command::Run(_) | cli::Command::Source(_) | cli::Command::Sink(_)) {
+        Ok(())
+    } else {
+        runtime::telemetry::init_logs()
+    };
     if let Err(error) = logs {
         output::complain(&error.to_string());
         return Exit::Usage.into();
     }
+    // The one provider; an error says that there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

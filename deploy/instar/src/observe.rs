@@ -1,42 +1,31 @@
 //! What the commands look at: the topics and the targets, whether or not a process runs.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use runtime::{
-    config::{Pipeline, TargetEngine},
-    log::Log,
-};
+use runtime::config::{Pipeline, TargetEngine};
 use schemas::table::TableId;
 use serde_json::Value as Json;
 use sink::{
-    consumer::local::LocalConsumer,
     error::SinkError,
     postgres::{PostgresSession, PostgresTarget},
     review,
-    status::{
-        self, Liveness, SinkSnapshot, Snapshot,
-        gather::{self, Topics},
-        history,
-    },
+    status::{self, Liveness, SinkSnapshot, Snapshot, gather::Topics, history},
 };
 use tokio::sync::Mutex;
 
-/// What the parts of a process are doing.
+use crate::place::{Place, now_ms};
+
+/// What the parts of this process are doing; None: the part is not in this process.
 pub trait Live: Send + Sync {
-    fn source(&self) -> Liveness;
-    fn sink(&self, name: &str) -> Liveness;
+    fn source(&self) -> Option<Liveness>;
+    fn sink(&self, name: &str) -> Option<Liveness>;
 }
 
 /// Reads the state of one pipeline.
 pub struct Observer {
     pipeline: Arc<Pipeline>,
-    /// None: no process of this pipeline has ever run.
-    log: Option<Log>,
-    /// None: no process runs.
+    place: Place,
+    /// None: no part runs in this process.
     live: Option<Arc<dyn Live>>,
     targets: BTreeMap<String, PostgresTarget>,
     /// Of the sinks, from one look to the next.
@@ -52,7 +41,7 @@ pub struct Reading {
 }
 
 impl Observer {
-    pub fn new(pipeline: Arc<Pipeline>, log: Option<Log>, live: Option<Arc<dyn Live>>) -> Result<Self, SinkError> {
+    pub fn new(pipeline: Arc<Pipeline>, place: Place, live: Option<Arc<dyn Live>>) -> Result<Self, SinkError> {
         let mut targets = BTreeMap::new();
         for (name, sink) in &pipeline.sinks {
             let target = match sink.target {
@@ -60,30 +49,24 @@ impl Observer {
             };
             targets.insert(name.clone(), target);
         }
-        Ok(Self { pipeline, log, live, targets, sessions: Mutex::default() })
-    }
-
-    fn consumer(&self, sink: &str) -> Option<LocalConsumer> {
-        self.log.as_ref().map(|log| LocalConsumer::reader(log.clone(), &self.pipeline.topics.prefix, sink))
+        Ok(Self { pipeline, place, live, targets, sessions: Mutex::default() })
     }
 
     pub async fn read(&self) -> Result<Reading, SinkError> {
-        let topics = match self.consumer("") {
-            Some(consumer) => Topics::read(&consumer).await?,
-            None => Topics::default(),
-        };
+        let topics = self.place.topics().await?;
         let mut sinks = BTreeMap::new();
         let mut sessions = self.sessions.lock().await;
         for (name, target) in &self.targets {
-            let process = self.live.as_ref().map_or(Liveness::Down, |live| live.sink(name));
-            let session = sessions.entry(name.clone()).or_default();
-            let snapshot = match self.consumer(name) {
-                Some(consumer) => gather::sink(name, target, session, &consumer, &topics, process).await,
-                None => SinkSnapshot::nothing(process),
+            let process = match self.live.as_ref().and_then(|live| live.sink(name)) {
+                Some(here) => here,
+                None => self.place.sink_elsewhere(name).await,
             };
+            let session = sessions.entry(name.clone()).or_default();
+            let snapshot = self.place.sink(name, target, session, &topics, process).await;
             sinks.insert(name.clone(), snapshot);
         }
-        let source = self.live.as_ref().map_or(Liveness::Down, |live| live.source());
+        let here = self.live.as_ref().and_then(|live| live.source());
+        let source = here.unwrap_or_else(|| self.place.elsewhere(topics.progress.as_ref()));
         Ok(Reading { topics, sinks, source, now_ms: now_ms() })
     }
 
@@ -115,9 +98,4 @@ impl Observer {
         let snapshot = self.snapshot(&reading);
         Ok(self.pipeline.sinks.keys().flat_map(|name| review::cards(&snapshot, name)).collect())
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

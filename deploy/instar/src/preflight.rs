@@ -1,13 +1,15 @@
 //! What is wrong before anything runs: the source, the tables, the targets. All of it at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use runtime::{
-    config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
-    log::Log,
+use runtime::config::{Keyless, Pipeline, Sink, SourceEngine, TargetEngine, Transport};
+use schemas::{
+    capability,
+    plan::target_table,
+    table::{Table, TableId},
 };
-use schemas::{capability, plan::target_table, table::Table, wire::names};
 use sink::{
+    error::SinkError,
     postgres::{
         PostgresTarget,
         check::{self, Wanted},
@@ -16,42 +18,90 @@ use sink::{
 };
 use source::{
     engine::{Engine, Problem},
+    error::CaptureError,
     mysql::MySql,
+    publisher::kafka::KafkaPublisher,
 };
 
-use crate::exit::Failure;
+use crate::{exit::Failure, place::Place, process::Role, restart};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub problems: Vec<Problem>,
+    /// Servers that do not answer now. A pipeline that has run before waits for them.
+    pub unreachable: Vec<Problem>,
+}
+
+impl Found {
+    fn source_error(&mut self, error: &CaptureError) {
+        let problem = fatal(format!("source: {error}"), "");
+        match error {
+            CaptureError::Transient(_) => self.unreachable.push(problem),
+            CaptureError::Stop { .. }
+            | CaptureError::Blocked { .. }
+            | CaptureError::Refused(_)
+            | CaptureError::Fenced(_)
+            | CaptureError::Transport(_) => {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    fn sink_error(&mut self, sink: &str, error: &SinkError) {
+        let problem = fatal(format!("sink {sink}, target: {error}"), "");
+        match error {
+            SinkError::Transient(_) | SinkError::SessionLost(_) => self.unreachable.push(problem),
+            SinkError::BadValue { .. } | SinkError::Incomplete { .. } | SinkError::Stop { .. } | SinkError::Refused(_) => {
+                self.problems.push(problem);
+            }
+        }
+    }
+}
 
 /// Everything that is wrong with this pipeline, from `source:` to the last sink.
 pub async fn problems(pipeline: &Pipeline) -> Vec<Problem> {
-    let mut found = Vec::new();
+    let mut found = look(pipeline, |_, _| true).await;
+    found.problems.append(&mut found.unreachable);
+    found.problems
+}
+
+/// Looks at the source with its tables, and at each sink for those of them that concern it.
+pub async fn look(pipeline: &Pipeline, concerns: impl Fn(&str, &TableId) -> bool) -> Found {
+    let mut found = Found::default();
+    match &pipeline.topics.transport {
+        Transport::Local(_) => {}
+        Transport::Kafka(kafka) => found.problems.extend(KafkaPublisher::preflight(kafka, &pipeline.topics.prefix).await),
+    }
     let tables = source(pipeline, &mut found).await;
-    for sink in pipeline.sinks.values() {
+    for (name, sink) in &pipeline.sinks {
+        let tables: Vec<&Table> = tables.iter().filter(|table| concerns(name, &table.id)).collect();
         target(pipeline, sink, &tables, &mut found).await;
     }
     let mut seen = BTreeSet::new();
-    found.retain(|p| seen.insert((p.what.clone(), p.remedy.clone())));
+    found.problems.retain(|p| seen.insert((p.what.clone(), p.remedy.clone())));
     found
 }
 
 /// The source's problems; returns the shapes of the tables that could be read.
-async fn source(pipeline: &Pipeline, found: &mut Vec<Problem>) -> Vec<Table> {
+async fn source(pipeline: &Pipeline, found: &mut Found) -> Vec<Table> {
     let engine = match pipeline.source.engine {
         SourceEngine::MySql => MySql::new(&pipeline.source),
     };
     let mut engine = match engine {
         Ok(engine) => engine,
         Err(error) => {
-            found.push(fatal(format!("source: {error}"), ""));
+            found.source_error(&error);
             return Vec::new();
         }
     };
     match engine.preflight().await {
         Ok(problems) => {
             let keyless_is_allowed = |p: &Problem| p.what.contains("has no row key") && every_sink_takes_keyless(pipeline, &p.what);
-            found.extend(problems.into_iter().filter(|p| !keyless_is_allowed(p)));
+            found.problems.extend(problems.into_iter().filter(|p| !keyless_is_allowed(p)));
         }
         Err(error) => {
-            found.push(fatal(format!("source: {error}"), ""));
+            found.source_error(&error);
             return Vec::new();
         }
     }
@@ -70,7 +120,7 @@ fn every_sink_takes_keyless(pipeline: &Pipeline, what: &str) -> bool {
     table.is_some_and(|id| pipeline.sinks.values().all(|s| s.table(id).keyless != Keyless::Refuse))
 }
 
-async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[Table], found: &mut Vec<Problem>) {
+async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[&Table], found: &mut Found) {
     let name = &sink.name;
     let postgres = match sink.target {
         TargetEngine::Postgres => PostgresTarget::new(&pipeline.name, sink),
@@ -78,7 +128,7 @@ async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[Table], found: &mut 
     let postgres = match postgres {
         Ok(target) => target,
         Err(error) => {
-            found.push(fatal(format!("sink {name}, target: {error}"), ""));
+            found.sink_error(name, &error);
             return;
         }
     };
@@ -92,23 +142,24 @@ async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[Table], found: &mut 
         });
         match target {
             Ok(target) => wanted.push(Wanted { id: table.id.clone(), target, lanes: lanes(pipeline, table) }),
-            Err(errors) => found.extend(errors.into_iter().map(|e| fatal(format!("sink {name}: {e}"), ""))),
+            Err(errors) => found.problems.extend(errors.into_iter().map(|e| fatal(format!("sink {name}: {e}"), ""))),
         }
     }
     match check::problems(&postgres, &wanted).await {
-        Ok(problems) => found.extend(problems.into_iter().map(|p| fatal(format!("sink {name}: {p}"), ""))),
-        Err(error) => found.push(fatal(format!("sink {name}, target: {error}"), "")),
+        Ok(problems) => found.problems.extend(problems.into_iter().map(|p| fatal(format!("sink {name}: {p}"), ""))),
+        Err(error) => found.sink_error(name, &error),
     }
 }
 
 fn lanes(pipeline: &Pipeline, table: &Table) -> u32 {
     match &pipeline.topics.transport {
         Transport::Local(local) if table.spreads() => local.partitions,
-        Transport::Local(_) => 1,
+        Transport::Kafka(kafka) if table.spreads() => kafka.partitions,
+        Transport::Local(_) | Transport::Kafka(_) => 1,
     }
 }
 
-fn fatal(what: String, remedy: &str) -> Problem {
+pub fn fatal(what: String, remedy: &str) -> Problem {
     Problem { fatal: true, what, remedy: remedy.into() }
 }
 
@@ -122,15 +173,19 @@ pub fn line(problem: &Problem) -> String {
     }
 }
 
-/// A pipeline that has never run begins only where nothing is wrong. One that has run goes on: what is wrong meanwhile shows where
-/// it stands, and a server that is down is waited for.
-pub async fn before_run(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
-    let progress = names::progress(&pipeline.topics.prefix);
-    let begun = log.find(&progress).is_some_and(|topic| log.ends(&topic).iter().any(|end| *end > 0));
-    if begun {
-        return Ok(());
-    }
-    let problems = problems(pipeline).await;
+/// A pipeline that has never run begins only where nothing is wrong. One that has run goes on, where what its configuration added
+/// or renamed since is in order: what else is wrong meanwhile shows where it stands, and a server that is down is waited for.
+///
+/// A part alone looks at what is its own: a source process needs no target, and a sink process no source.
+pub async fn before_run(pipeline: &Pipeline, place: &Place, role: &Role) -> Result<(), Failure> {
+    let begun = place.begun().await.map_err(|e| Failure::error(e.to_string()))?;
+    let problems = match role {
+        Role::Everything if begun => restart::problems(pipeline, place).await?,
+        Role::Everything => problems(pipeline).await,
+        Role::Source if begun => Vec::new(),
+        Role::Source => self::problems(&Pipeline { sinks: BTreeMap::new(), ..pipeline.clone() }).await,
+        Role::Sink(name) => restart::renamed(pipeline, place, name).await?,
+    };
     for problem in problems.iter().filter(|p| !p.fatal) {
         tracing::warn!("{}", line(problem));
     }

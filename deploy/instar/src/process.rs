@@ -1,9 +1,9 @@
-//! One process with the source and all sinks: `instar run`.
+//! A process of a pipeline: the source, one sink, or all of it (`instar source`, `sink`, `run`).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use runtime::{
-    config::{OnStop, Pipeline, Retry, SourceEngine, TargetEngine},
+    config::{OnStop, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
     control::{self, Request},
     log::Log,
     shutdown::Shutdown,
@@ -12,7 +12,7 @@ use runtime::{
 use serde_json::json;
 use sink::{
     admin::{self, Admin, StatusSource},
-    consumer::local::LocalConsumer,
+    consumer::{Consumer, kafka::KafkaConsumer, local::LocalConsumer},
     error::SinkError,
     postgres::PostgresTarget,
     process::{Ended as SinkEnded, SinkProcess},
@@ -21,19 +21,22 @@ use sink::{
         Liveness,
         wait::{Goal, Standing, standing},
     },
+    target::Target,
 };
 use source::{
-    capture::{self, CommitBounds, Ended as SourceEnded, Reporter, Settings, SourceStatus, State},
+    capture::{self, Ended as SourceEnded, Reporter, Settings, SourceStatus, State},
+    engine::Engine,
     error::CaptureError,
     mysql::MySql,
-    publisher::local::LocalPublisher,
+    publisher::{Publisher, kafka::KafkaPublisher, local::LocalPublisher},
 };
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    desk::{Desk, local},
+    desk::{self, Desk},
     exit::{Exit, Failure},
     observe::{Live, Observer},
+    place::Place,
     preflight, progress,
 };
 
@@ -41,6 +44,39 @@ use crate::{
 const SETTLE: Duration = Duration::from_millis(200);
 /// What a process has to end once it is asked to.
 const GRACE: Duration = Duration::from_secs(9);
+
+/// What of a pipeline a process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    Everything,
+    Source,
+    Sink(String),
+}
+
+impl Role {
+    fn has_source(&self) -> bool {
+        match self {
+            Role::Everything | Role::Source => true,
+            Role::Sink(_) => false,
+        }
+    }
+
+    fn has_sink(&self, name: &str) -> bool {
+        match self {
+            Role::Everything => true,
+            Role::Source => false,
+            Role::Sink(own) => own == name,
+        }
+    }
+
+    /// Alone, a part that stands ends its process as its configuration says; together, the process looks at all of them.
+    fn on_stop(&self, configured: OnStop) -> OnStop {
+        match self {
+            Role::Everything => OnStop::Wait,
+            Role::Source | Role::Sink(_) => configured,
+        }
+    }
+}
 
 /// What the parts are doing: `source`, and the sinks by name.
 #[derive(Default)]
@@ -55,7 +91,15 @@ impl Parts {
         self.0.insert(name.to_owned(), sender.clone());
         tokio::spawn(async move {
             while states.changed().await.is_ok() {
-                sender.send_replace(liveness(&states.borrow_and_update()));
+                let now = liveness(&states.borrow_and_update());
+                // How it ended is the last word.
+                sender.send_if_modified(|state| {
+                    let goes_on = !matches!(state, Liveness::Ended(_));
+                    if goes_on {
+                        *state = now;
+                    }
+                    goes_on
+                });
             }
         });
     }
@@ -66,8 +110,8 @@ impl Parts {
         }
     }
 
-    fn state(&self, part: &str) -> Liveness {
-        self.0.get(part).map_or(Liveness::Down, |sender| sender.borrow().clone())
+    fn state(&self, part: &str) -> Option<Liveness> {
+        self.0.get(part).map(|sender| sender.borrow().clone())
     }
 
     fn watch(&self) -> Vec<(String, watch::Receiver<Liveness>)> {
@@ -76,11 +120,11 @@ impl Parts {
 }
 
 impl Live for Parts {
-    fn source(&self) -> Liveness {
+    fn source(&self) -> Option<Liveness> {
         self.state(SOURCE)
     }
 
-    fn sink(&self, name: &str) -> Liveness {
+    fn sink(&self, name: &str) -> Option<Liveness> {
         self.state(name)
     }
 }
@@ -102,48 +146,78 @@ enum Part {
 }
 
 /// Runs until a signal, an error that does not go away, or a stop at which nothing can go on.
-pub async fn run(pipeline: Pipeline) -> Result<Exit, Failure> {
+pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let metrics = runtime::telemetry::init().map_err(|e| Failure::usage(e.to_string()))?;
     let (_handle, shutdown) = Shutdown::on_signals().map_err(|e| Failure::error(format!("signals: {e}")))?;
     let pipeline = Arc::new(pipeline);
-    let (directory, options) = local(&pipeline);
-    let log = tokio::task::spawn_blocking(move || Log::open(directory, options)).await.map_err(|e| Failure::error(e.to_string()))??;
-    preflight::before_run(&pipeline, &log).await?;
-    // Retention waits for the sinks that there are.
-    for gone in log.sinks().iter().filter(|name| !pipeline.sinks.contains_key(*name)) {
-        log.forget_sink(gone)?;
-    }
-
+    let (log, place) = open(&pipeline).await?;
+    preflight::before_run(&pipeline, &place, &role).await?;
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
     let mut parts = JoinSet::new();
-    let (reporter, source_status) = Reporter::new();
     let mut live = Parts::default();
-    tokio::spawn(progress::follow(source_status.clone()));
-    live.add(SOURCE, source_status, source_liveness);
-    spawn_source(&mut parts, &pipeline, &log, reporter, source_ended)?;
-    for name in pipeline.sinks.keys() {
-        let shared = spawn_sink(&mut parts, &pipeline, name, &log, ended.clone())?;
+    let mut bars = None;
+    if role.has_source() {
+        let (reporter, source_status) = Reporter::new();
+        bars = Some(tokio::spawn(progress::follow(source_status.clone())));
+        live.add(SOURCE, source_status, source_liveness);
+        spawn_source(&mut parts, &pipeline, log.as_ref(), &role, reporter, source_ended).await?;
+    }
+    for name in pipeline.sinks.keys().filter(|name| role.has_sink(name)) {
+        let shared = spawn_sink(&mut parts, &pipeline, name, log.as_ref(), &role, ended.clone()).await?;
         live.add(name, shared.state(), Liveness::clone);
     }
-    forget_removed_sinks(&pipeline, &log)?;
     let live = Arc::new(live);
-    let desk = Arc::new(Desk::new(pipeline.clone(), Some(log.clone()), Some(live.clone())));
-    let serving = {
-        let desk = desk.clone();
-        control::serve(&log, move |request| {
-            let desk = desk.clone();
-            async move { desk.handle(request).await }
-        })
-    };
-    let _serving = serving.map_err(|e| Failure::error(format!("{}: the socket for commands: {e}", log.directory().display())))?;
+    let desk = Arc::new(Desk::new(pipeline.clone(), place.clone(), Some(live.clone())));
+    let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
-    let result = supervise(&pipeline, &log, &live, &mut parts, &shutdown).await;
+    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default() };
+    let result = together.supervise(&mut parts, &shutdown).await;
     end.request();
     end_source.send_replace(true);
     drain(&mut parts).await;
+    // What is drawn is cleared once the source has ended.
+    if let Some(bars) = bars {
+        let _ = tokio::time::timeout(SETTLE * 5, bars).await;
+    }
     result
+}
+
+/// The pipeline's topics: a local log is opened for this process alone, and does not keep rows for sinks that are gone.
+async fn open(pipeline: &Pipeline) -> Result<(Option<Log>, Place), Failure> {
+    let prefix = &pipeline.topics.prefix;
+    match &pipeline.topics.transport {
+        Transport::Local(local) => {
+            let (directory, options) = desk::options(local);
+            let opened = tokio::task::spawn_blocking(move || Log::open(directory, options)).await;
+            let log = opened.map_err(|e| Failure::error(e.to_string()))??;
+            forget_removed_sinks(pipeline, &log)?;
+            Ok((Some(log.clone()), Place::local(prefix, Some(log))))
+        }
+        Transport::Kafka(kafka) => Ok((None, Place::kafka(prefix, kafka).await?)),
+    }
+}
+
+/// The log does not keep rows for a sink that the configuration has no more, but for its retention.
+fn forget_removed_sinks(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
+    for sink in log.sinks().into_iter().filter(|sink| !pipeline.sinks.contains_key(sink)) {
+        tracing::warn!(
+            sink,
+            "the sink is not in the configuration any more: rows that it has not applied stay for topics.local.retention only"
+        );
+        log.forget_sink(&sink)?;
+    }
+    Ok(())
+}
+
+/// Other processes' commands come by a socket beside the local log, which they cannot open.
+fn serve_commands(log: &Log, desk: Arc<Desk>) -> Result<control::Server, Failure> {
+    let serving = control::serve(log, move |request| {
+        let desk = desk.clone();
+        async move { desk.handle(request).await }
+    });
+    serving.map_err(|e| Failure::error(format!("{}: the socket for commands: {e}", log.directory().display())))
 }
 
 /// Binds to `admin.listen` and says where.
@@ -172,103 +246,138 @@ async fn serve_admin(
     Ok(())
 }
 
-fn spawn_source(
+async fn spawn_source(
     parts: &mut JoinSet<Part>,
     pipeline: &Arc<Pipeline>,
-    log: &Log,
+    log: Option<&Log>,
+    role: &Role,
     reporter: Reporter,
     ended: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let settings = settings(pipeline);
-    let mut publisher = LocalPublisher::new(log.clone(), &pipeline.topics.prefix);
-    match pipeline.source.engine {
-        SourceEngine::MySql => {
-            let mut engine = MySql::new(&pipeline.source).map_err(|e| Failure::error(e.to_string()))?;
-            parts.spawn(async move { Part::Source(capture::run(&mut engine, &mut publisher, &settings, &reporter, ended).await) });
-        }
-    }
-    Ok(())
-}
-
-/// The source waits where it stands: whether the process ends is decided here, with the sinks in view.
-fn settings(pipeline: &Pipeline) -> Settings {
-    let url = &pipeline.source.url;
-    let port = url.port.map_or_else(String::new, |port| format!(":{port}"));
-    Settings {
-        pipeline: pipeline.name.clone(),
-        prefix: pipeline.topics.prefix.clone(),
-        server: format!("{}://{}{port}", url.scheme, url.host),
-        tables: pipeline.source.tables.clone(),
-        snapshot: pipeline.source.snapshot.clone(),
-        truncate: pipeline.topics.truncate,
-        on_stop: OnStop::Wait,
-        retry: Retry { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
-        commit: CommitBounds::default(),
-        poll: Duration::from_millis(100),
-    }
-}
-
-/// The log does not keep rows for a sink that the configuration has no more, but for its retention.
-fn forget_removed_sinks(pipeline: &Pipeline, log: &Log) -> Result<(), Failure> {
-    for sink in log.sinks().into_iter().filter(|sink| !pipeline.sinks.contains_key(sink)) {
-        tracing::warn!(
-            sink,
-            "the sink is not in the configuration any more: rows that it has not applied stay for topics.local.retention only"
-        );
-        log.forget_sink(&sink)?;
-    }
-    Ok(())
-}
-
-fn spawn_sink(parts: &mut JoinSet<Part>, pipeline: &Arc<Pipeline>, name: &str, log: &Log, ended: Shutdown) -> Result<Arc<Shared>, Failure> {
-    let mut sink = pipeline.sinks[name].clone();
-    sink.on_stop = OnStop::Wait;
-    let failed = |e: SinkError| Failure::error(format!("sink {name}: {e}"));
-    let consumer = LocalConsumer::new(log.clone(), &pipeline.topics.prefix, name).map_err(failed)?;
-    let process = match sink.target {
-        TargetEngine::Postgres => SinkProcess::new(sink.clone(), PostgresTarget::new(&pipeline.name, &sink).map_err(failed)?, consumer),
+    let settings = Settings::of(pipeline, role.on_stop(OnStop::Exit));
+    let prefix = &pipeline.topics.prefix;
+    let failed = |e: CaptureError| Failure::error(format!("source: {e}"));
+    let engine = match pipeline.source.engine {
+        SourceEngine::MySql => MySql::new(&pipeline.source).map_err(failed)?,
     };
-    let (shared, name) = (process.shared(), name.to_owned());
+    match (&pipeline.topics.transport, log) {
+        (Transport::Kafka(kafka), _) => {
+            let publisher = KafkaPublisher::connect(kafka, &pipeline.name, prefix).await.map_err(failed)?;
+            capture(parts, engine, publisher, settings, reporter, ended);
+        }
+        (Transport::Local(_), Some(log)) => capture(parts, engine, LocalPublisher::new(log.clone(), prefix), settings, reporter, ended),
+        (Transport::Local(_), None) => return Err(Failure::error("the local log is not open")),
+    }
+    Ok(())
+}
+
+fn capture<E: Engine + 'static, P: Publisher + 'static>(
+    parts: &mut JoinSet<Part>,
+    mut engine: E,
+    mut publisher: P,
+    settings: Settings,
+    reporter: Reporter,
+    ended: watch::Receiver<bool>,
+) {
+    parts.spawn(async move { Part::Source(capture::run(&mut engine, &mut publisher, &settings, &reporter, ended).await) });
+}
+
+async fn spawn_sink(
+    parts: &mut JoinSet<Part>,
+    pipeline: &Arc<Pipeline>,
+    name: &str,
+    log: Option<&Log>,
+    role: &Role,
+    ended: Shutdown,
+) -> Result<Arc<Shared>, Failure> {
+    let mut sink = pipeline.sinks[name].clone();
+    sink.on_stop = role.on_stop(sink.on_stop);
+    let failed = |e: SinkError| Failure::error(format!("sink {name}: {e}"));
+    let prefix = pipeline.topics.prefix.clone();
+    let target = match sink.target {
+        TargetEngine::Postgres => PostgresTarget::new(&pipeline.name, &sink).map_err(failed)?,
+    };
+    match (&pipeline.topics.transport, log) {
+        (Transport::Kafka(kafka), _) => {
+            let (kafka, sink_name) = (kafka.clone(), name.to_owned());
+            let connected = tokio::task::spawn_blocking(move || KafkaConsumer::connect(&kafka, &prefix, &sink_name)).await;
+            let consumer = connected.map_err(|e| Failure::error(e.to_string()))?.map_err(failed)?;
+            Ok(apply(parts, sink, target, consumer, ended))
+        }
+        (Transport::Local(_), Some(log)) => {
+            let consumer = LocalConsumer::new(log.clone(), &prefix, name).map_err(failed)?;
+            Ok(apply(parts, sink, target, consumer, ended))
+        }
+        (Transport::Local(_), None) => Err(Failure::error("the local log is not open")),
+    }
+}
+
+fn apply<T: Target, C: Consumer>(parts: &mut JoinSet<Part>, sink: Sink, target: T, consumer: C, ended: Shutdown) -> Arc<Shared> {
+    let name = sink.name.clone();
+    let process = SinkProcess::new(sink, target, consumer);
+    let shared = process.shared();
     parts.spawn(async move {
         let result = process.run(ended).await;
         Part::Sink(name, result)
     });
-    Ok(shared)
+    shared
 }
 
-/// Looks after the parts until the process is to end.
-async fn supervise(
-    pipeline: &Arc<Pipeline>,
-    log: &Log,
-    live: &Arc<Parts>,
-    parts: &mut JoinSet<Part>,
-    shutdown: &Shutdown,
-) -> Result<Exit, Failure> {
-    let mut copied = false;
-    loop {
-        tokio::select! {
-            () = shutdown.wait() => return Ok(Exit::Fine),
-            part = parts.join_next() => match part {
-                Some(Ok(part)) => copied |= note(part, live)?,
-                Some(Err(error)) => return Err(Failure::error(format!("a part of the process broke: {error}"))),
-                None => return Ok(Exit::Stopped),
-            },
-            () = tokio::time::sleep(SETTLE) => {}
-        }
-        let source_stands = stands(&live.source());
-        if !copied && !source_stands {
-            continue;
-        }
-        match furthest(pipeline, log, live).await {
-            Some(Standing::CaughtUp) if copied => return Ok(Exit::Fine),
-            Some(_) if pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) => {
-                // A command that came meanwhile is looked at first.
-                if copied || stands(&live.source()) {
-                    tracing::error!("stopped: needs operator; see instar status");
-                    return Ok(Exit::Stopped);
-                }
+/// The parts of a process, looked at as one.
+struct Together<'a> {
+    pipeline: &'a Arc<Pipeline>,
+    place: &'a Place,
+    live: &'a Arc<Parts>,
+    role: &'a Role,
+    ended: Ended,
+}
+
+impl Together<'_> {
+    /// Looks after the parts until the process is to end.
+    async fn supervise(&mut self, parts: &mut JoinSet<Part>, shutdown: &Shutdown) -> Result<Exit, Failure> {
+        loop {
+            tokio::select! {
+                () = shutdown.wait() => return Ok(Exit::Fine),
+                part = parts.join_next() => match part {
+                    Some(Ok(part)) => note(part, self.live, &mut self.ended)?,
+                    Some(Err(error)) => return Err(Failure::error(format!("a part of the process broke: {error}"))),
+                    None => return Ok(self.ended.exit(*self.role == Role::Source)),
+                },
+                () = tokio::time::sleep(SETTLE), if *self.role == Role::Everything => {}
             }
-            Some(_) | None => {}
+            if *self.role == Role::Everything
+                && let Some(exit) = self.over().await
+            {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Whether nothing can go on: all is copied and applied, or the source and all sinks stand.
+    async fn over(&self) -> Option<Exit> {
+        let stands = || self.live.source().is_some_and(|source| stands(&source));
+        if !self.ended.copied && !stands() {
+            return None;
+        }
+        match self.furthest().await? {
+            Standing::CaughtUp if self.ended.copied && !self.ended.failed => Some(Exit::Fine),
+            // A command that came meanwhile is looked at first.
+            _ if self.pipeline.sinks.values().all(|s| s.on_stop == OnStop::Exit) && (self.ended.copied || stands()) => {
+                tracing::error!("stopped: needs operator; see instar status");
+                Some(self.ended.exit(false))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the sinks stand against what is published; None: something is still on its way.
+    async fn furthest(&self) -> Option<Standing> {
+        let observer = Observer::new(self.pipeline.clone(), self.place.clone(), Some(self.live.clone())).ok()?;
+        let reading = observer.read().await.ok()?;
+        let (events, goal) = (&reading.topics.events, Goal::new(&reading.topics.events, &reading.topics.ends));
+        match reading.sinks.iter().map(|(name, sink)| standing(name, sink, events, &goal)).max().unwrap_or(Standing::CaughtUp) {
+            Standing::Behind(_) => None,
+            standing => Some(standing),
         }
     }
 }
@@ -281,38 +390,50 @@ fn stands(part: &Liveness) -> bool {
     }
 }
 
-/// Takes down how a part ended; whether it was a source with nothing left to copy.
-fn note(part: Part, live: &Parts) -> Result<bool, Failure> {
-    match part {
-        Part::Source(Ok(SourceEnded::Copied)) => {
-            live.end(SOURCE, Liveness::Down);
-            Ok(true)
+/// What the parts that have ended leave behind.
+#[derive(Default)]
+struct Ended {
+    /// The source has nothing left to copy, and was asked for no more.
+    copied: bool,
+    /// A sink ended at an error.
+    failed: bool,
+}
+
+impl Ended {
+    /// How the process ends once nothing can go on. `alone`: the source is all there is in it.
+    fn exit(&self, alone: bool) -> Exit {
+        match self {
+            Ended { failed: true, .. } => Exit::Error,
+            Ended { copied: true, .. } if alone => Exit::Fine,
+            Ended { .. } => Exit::Stopped,
         }
-        Part::Source(Ok(SourceEnded::Shutdown)) => Ok(false),
-        Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
-            live.end(SOURCE, Liveness::Ended(message));
-            Ok(false)
-        }
-        Part::Source(Err(error)) => Err(Failure::error(format!("source: {error}"))),
-        Part::Sink(_, Ok(SinkEnded::Shutdown)) => Ok(false),
-        Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
-            tracing::error!(sink = name, reason = message, "stopped: needs operator");
-            live.end(&name, Liveness::Ended(message));
-            Ok(false)
-        }
-        Part::Sink(name, Err(error)) => Err(Failure::error(format!("sink {name}: {error}"))),
     }
 }
 
-/// Where the sinks stand against what is published; None: something is still on its way.
-async fn furthest(pipeline: &Arc<Pipeline>, log: &Log, live: &Arc<Parts>) -> Option<Standing> {
-    let observer = Observer::new(pipeline.clone(), Some(log.clone()), Some(live.clone())).ok()?;
-    let reading = observer.read().await.ok()?;
-    let goal = Goal::new(&reading.topics.events, &reading.topics.ends);
-    match reading.sinks.iter().map(|(name, sink)| standing(name, sink, &reading.topics.events, &goal)).max().unwrap_or(Standing::CaughtUp) {
-        Standing::Behind(_) => None,
-        standing => Some(standing),
+/// Takes down how a part ended. A sink that ends takes nobody with it; a source that is refused (another one runs, say) ends all.
+fn note(part: Part, live: &Parts, ended: &mut Ended) -> Result<(), Failure> {
+    match part {
+        Part::Source(Ok(SourceEnded::Copied)) => {
+            live.end(SOURCE, Liveness::Down);
+            ended.copied = true;
+        }
+        Part::Source(Ok(SourceEnded::Shutdown)) | Part::Sink(_, Ok(SinkEnded::Shutdown)) => {}
+        Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
+            live.end(SOURCE, Liveness::Ended(message));
+        }
+        Part::Source(Err(error)) => return Err(Failure::error(format!("source: {error}"))),
+        Part::Sink(name, Ok(SinkEnded::Stopped { message })) | Part::Sink(name, Err(SinkError::Stop { message })) => {
+            tracing::error!(sink = name, reason = message, "stopped: needs operator");
+            live.end(&name, Liveness::Ended(message));
+        }
+        Part::Sink(name, Err(error)) => {
+            let message = format!("{error}; correct that, then start the process again");
+            tracing::error!(sink = name, reason = message, "the sink ended; the others go on");
+            live.end(&name, Liveness::Ended(message));
+            ended.failed = true;
+        }
     }
+    Ok(())
 }
 
 /// Gives the parts time to commit what is whole.

@@ -1,10 +1,17 @@
 //! Logs to standard error, metrics as Prometheus text. Neither holds row values or secrets.
 
-use std::{env, io};
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use thiserror::Error;
-use tracing_subscriber::{EnvFilter, fmt, prelude::*};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{self, writer::BoxMakeWriter},
+    prelude::*,
+};
 
 /// What is logged: levels, by part of the program, as `info,source=debug`.
 pub const FILTER: &str = "INSTAR_LOG";
@@ -49,15 +56,46 @@ pub fn init() -> Result<Metrics, TelemetryError> {
 /// Begins logging alone: for commands that serve no metrics.
 pub fn init_logs() -> Result<(), TelemetryError> {
     let filter = filter(env::var(FILTER).ok().as_deref())?;
-    let layer = fmt::layer().with_writer(io::stderr);
+    let json = json()?;
+    let writer = if draws() { BoxMakeWriter::new(|| OverBars) } else { BoxMakeWriter::new(io::stderr) };
+    // No colours: the library panics on them where it is built without.
+    let layer = fmt::layer().with_ansi(false).with_writer(writer);
     let registry = tracing_subscriber::registry().with(filter);
-    let begun = match env::var(FORMAT).as_deref() {
-        Ok("json") => registry.with(layer.json()).try_init(),
-        Ok("text") | Err(env::VarError::NotPresent) => registry.with(layer.with_ansi(false)).try_init(),
-        Ok(other) => return Err(TelemetryError::Format(other.to_owned())),
-        Err(env::VarError::NotUnicode(_)) => return Err(TelemetryError::Format("text that is not UTF-8".to_owned())),
-    };
+    let begun = if json { registry.with(layer.json()).try_init() } else { registry.with(layer).try_init() };
     begun.map_err(|e| TelemetryError::Taken(e.to_string()))
+}
+
+/// Whether logs are JSON.
+fn json() -> Result<bool, TelemetryError> {
+    match env::var(FORMAT).as_deref() {
+        Ok("json") => Ok(true),
+        Ok("text") | Err(env::VarError::NotPresent) => Ok(false),
+        Ok(other) => Err(TelemetryError::Format(other.to_owned())),
+        Err(env::VarError::NotUnicode(_)) => Err(TelemetryError::Format("text that is not UTF-8".to_owned())),
+    }
+}
+
+/// Whether bars may be drawn on standard error: it is a terminal that can move its cursor, and logs are text for a person.
+pub fn draws() -> bool {
+    let moves = env::var("TERM").is_ok_and(|name| !name.is_empty() && name != "dumb");
+    moves && io::stderr().is_terminal() && json().is_ok_and(|json| !json)
+}
+
+/// Clears from where bars begin, which is where the cursor stands.
+pub const CLEAR: &str = "\r\x1b[J";
+
+/// Standard error where bars may stand: a line of the log takes their place, and they are drawn again below it.
+struct OverBars;
+
+impl Write for OverBars {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(&[CLEAR.as_bytes(), line].concat())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 fn filter(configured: Option<&str>) -> Result<EnvFilter, TelemetryError> {

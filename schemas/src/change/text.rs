@@ -1,15 +1,15 @@
-//! What a change says to a person: the diagnosis and the remedy.
+//! What a change says to a person: what the source did, with names and types, without a judgement.
 
 use std::fmt;
 
-use super::{Fill, Kind, SchemaChange};
+use super::{Fill, SchemaChange};
 use crate::{
     table::{Column, Default},
     types::Type,
     value::Value,
 };
 
-/// A value as a message shows it, in its column's type. These are defaults from statements, never values of rows.
+/// A constant of a statement as a person writes it, in its column's type. These are defaults, never values of rows.
 struct Shown<'a>(&'a Value, &'a Type);
 
 impl fmt::Display for Shown<'_> {
@@ -25,18 +25,26 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("0x")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            Value::Date(days) => date(f, i64::from(*days)),
-            Value::Micros(micros) => match self.1 {
-                Type::DateTime { .. } | Type::Timestamp { .. } => {
-                    date(f, micros.div_euclid(86_400_000_000))?;
-                    f.write_str(" ")?;
-                    clock(f, micros.rem_euclid(86_400_000_000))
+            Value::Date(days) => {
+                f.write_str("'")?;
+                date(f, i64::from(*days))?;
+                f.write_str("'")
+            }
+            Value::Micros(micros) => {
+                f.write_str("'")?;
+                match self.1 {
+                    Type::DateTime { .. } | Type::Timestamp { .. } => {
+                        date(f, micros.div_euclid(DAY))?;
+                        f.write_str(" ")?;
+                        clock(f, micros.rem_euclid(DAY).unsigned_abs())?;
+                    }
+                    _time => {
+                        f.write_str(if *micros < 0 { "-" } else { "" })?;
+                        clock(f, micros.unsigned_abs())?;
+                    }
                 }
-                _ => {
-                    f.write_str(if *micros < 0 { "-" } else { "" })?;
-                    clock(f, micros.saturating_abs())
-                }
-            },
+                f.write_str("'")
+            }
             Value::Array(values) => {
                 f.write_str("[")?;
                 for (at, value) in values.iter().enumerate() {
@@ -48,7 +56,10 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Days since 1970-01-01 as a date.
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+/// The Gregorian date of a number of days since 1970-01-01, by counting years that begin in March.
 pub(crate) fn date(f: &mut impl fmt::Write, days: i64) -> fmt::Result {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -61,21 +72,43 @@ pub(crate) fn date(f: &mut impl fmt::Write, days: i64) -> fmt::Result {
     write!(f, "{year:04}-{month:02}-{:02}", of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-fn clock(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
+fn clock(f: &mut fmt::Formatter<'_>, micros: u64) -> fmt::Result {
     let seconds = micros / 1_000_000;
     write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
-    if micros % 1_000_000 == 0 { Ok(()) } else { write!(f, ".{:06}", micros % 1_000_000) }
+    if micros.is_multiple_of(1_000_000) { Ok(()) } else { write!(f, ".{:06}", micros % 1_000_000) }
 }
 
-/// What existing rows get.
-fn filled(fill: &Fill, ty: &Type) -> String {
+fn added(f: &mut fmt::Formatter<'_>, column: &Column, fill: &Fill) -> fmt::Result {
+    write!(f, "column `{}` {} is added", column.name, column.native)?;
     match fill {
-        Fill::Null => "existing rows get NULL".into(),
-        Fill::Constant(value) => format!("existing rows get {}", Shown(value, ty)),
-        Fill::Implicit(value) => format!("existing rows get the server's own {}", Shown(value, ty)),
-        Fill::Volatile(text) => format!("existing rows get {text}, whose values the log does not carry"),
-        Fill::Generated(expression) => format!("its values are computed by the source as {expression}"),
+        Fill::Null => Ok(()),
+        Fill::Constant(value) => write!(f, " with default {}", Shown(value, &column.ty())),
+        Fill::Implicit(value) => write!(f, " and existing rows show {}", Shown(value, &column.ty())),
+        Fill::Volatile(_) if column.identity => f.write_str(" as auto_increment"),
+        Fill::Volatile(text) => write!(f, " with default {}", lower_outside_quotes(text)),
+        Fill::Generated(text) => write!(f, ", generated as ({text})"),
     }
+}
+
+/// An expression as the server prints it back: names of functions in lower case.
+fn lower_outside_quotes(text: &str) -> String {
+    let mut quote = None;
+    text.chars()
+        .map(|c| match quote {
+            Some(open) => {
+                if c == open {
+                    quote = None;
+                }
+                c
+            }
+            None => {
+                if matches!(c, '\'' | '"' | '`') {
+                    quote = Some(c);
+                }
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
 }
 
 fn shown_default(column: &Column) -> String {
@@ -83,20 +116,6 @@ fn shown_default(column: &Column) -> String {
         None => "none".into(),
         Some(Default::Constant(value)) => Shown(value, &column.ty()).to_string(),
         Some(Default::Expression(text)) => text.clone(),
-    }
-}
-
-/// The words for a kind of change of type.
-fn verb(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Lengthen => "grows",
-        Kind::Shorten => "shrinks",
-        Kind::WidenInteger => "becomes a larger integer",
-        Kind::ChangeDecimal | Kind::ChangeKeyDecimal => "changes precision or scale",
-        Kind::AppendEnumLabels => "gets labels at its end",
-        Kind::ChangeEnumLabels => "gets other labels",
-        Kind::ChangeSignedness => "changes its sign",
-        _ => "changes type",
     }
 }
 
@@ -108,25 +127,26 @@ fn key(names: &[String]) -> String {
     if names.is_empty() { "none".into() } else { format!("({})", names.join(", ")) }
 }
 
-fn in_key(yes: bool) -> &'static str {
+fn key_column(yes: bool) -> &'static str {
     if yes { "key column" } else { "column" }
+}
+
+/// How a column's values come about.
+fn computed(column: &Column) -> String {
+    column.generated.as_ref().map_or_else(|| "a stored value".into(), |generated| format!("({})", generated.expression))
 }
 
 impl fmt::Display for SchemaChange {
     /// The diagnosis, without the table's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SchemaChange::AddColumn { column, fill } => {
-                write!(f, "column `{}` of type {} is added, {}", column.name, column.native, filled(fill, &column.ty()))
+            SchemaChange::AddColumn { column, fill } => added(f, column, fill),
+            SchemaChange::DropColumn { column, in_key } => write!(f, "{} `{}` is dropped", key_column(*in_key), column.name),
+            SchemaChange::RenameColumn { from, column, in_key } => {
+                write!(f, "{} `{from}` is renamed to `{}`", key_column(*in_key), column.name)
             }
-            SchemaChange::DropColumn { column, in_key: key } => {
-                write!(f, "{} `{}` of type {} is dropped", in_key(*key), column.name, column.native)
-            }
-            SchemaChange::RenameColumn { from, column, in_key: key } => {
-                write!(f, "{} `{from}` is renamed to `{}`", in_key(*key), column.name)
-            }
-            SchemaChange::ChangeType { kind, before, after, in_key: key } => {
-                write!(f, "{} `{}` {}: {} becomes {}", in_key(*key), before.name, verb(*kind), before.native, after.native)
+            SchemaChange::ChangeType { before, after, in_key, .. } => {
+                write!(f, "{} `{}` changes from {} to {}", key_column(*in_key), before.name, before.native, after.native)
             }
             SchemaChange::SetNotNull { column } => write!(f, "column `{}` becomes NOT NULL", column.name),
             SchemaChange::DropNotNull { column } => write!(f, "column `{}` may be NULL from now on", column.name),
@@ -134,7 +154,7 @@ impl fmt::Display for SchemaChange {
                 write!(f, "the default of column `{}` changes from {} to {}", before.name, shown_default(before), shown_default(after))
             }
             SchemaChange::ChangeComment { column } => write!(f, "the comment of {} changes", of(column.as_ref())),
-            SchemaChange::ReorderColumn { column } => write!(f, "column `{column}` moves to another place"),
+            SchemaChange::ReorderColumn { column } => write!(f, "column `{column}` moves"),
             SchemaChange::ChangeCharset { column: None, from, to } => {
                 write!(f, "the default character set of new columns changes from {from} to {to}")
             }
@@ -148,79 +168,29 @@ impl fmt::Display for SchemaChange {
                 write!(f, "the collation of {} changes from {from} to {to}", of(column.as_ref()))
             }
             SchemaChange::ChangeIdentity { before, after } => {
-                let now = if after.identity { "is numbered by the source from now on" } else { "is not numbered by the source any more" };
+                let now = if after.identity { "becomes auto_increment" } else { "is no longer auto_increment" };
                 write!(f, "column `{}` {now}", before.name)
             }
-            SchemaChange::ChangeGenerated { before, after } => match (&before.generated, &after.generated) {
-                (_, Some(new)) => write!(f, "column `{}` is computed by the source as {} from now on", before.name, new.expression),
-                (_, None) => write!(f, "column `{}` is not computed by the source any more", before.name),
-            },
+            SchemaChange::ChangeGenerated { before, after } => {
+                write!(f, "generated column `{}` changes from {} to {}", before.name, computed(before), computed(after))
+            }
             SchemaChange::ChangeStorage { column, what } => write!(f, "the storage of {} changes: {what}", of(column.as_ref())),
-            SchemaChange::ChangeKey { before_names, after_names, .. } => {
-                write!(f, "the primary key or row key changes from {} to {}", key(before_names), key(after_names))
+            SchemaChange::ChangeKey { before_names, after_names, before, after } => {
+                let primary = before.iter().chain(after).any(|key| key.primary);
+                let what = if primary { "primary key" } else { "row key" };
+                write!(f, "the {what} changes from {} to {}", key(before_names), key(after_names))
             }
-            SchemaChange::ChangeIndex { name } => write!(f, "the index `{name}` changes"),
-            SchemaChange::ChangeConstraint { name, cascades: true } => {
-                write!(f, "the foreign key `{name}` changes rows together with their parents")
-            }
-            SchemaChange::ChangeConstraint { name, cascades: false } => write!(f, "the constraint `{name}` changes"),
+            SchemaChange::ChangeIndex { name } => write!(f, "index `{name}` changes"),
+            SchemaChange::ChangeConstraint { name, cascades: true } => write!(f, "constraint `{name}` changes rows by cascade"),
+            SchemaChange::ChangeConstraint { name, cascades: false } => write!(f, "constraint `{name}` changes"),
             SchemaChange::CreateTable => f.write_str("the table is created"),
-            SchemaChange::DropTable => f.write_str("the table is dropped"),
-            SchemaChange::RenameTable { to } => write!(f, "the table is renamed to {to}"),
-            SchemaChange::MovePartition { what } => write!(f, "rows move with a partition, unseen by the log: {what}"),
-            SchemaChange::TruncatePartition { what } => write!(f, "rows go with a partition, unseen by the log: {what}"),
-            SchemaChange::TruncateTable => f.write_str("all rows are removed by TRUNCATE"),
-            SchemaChange::ReplaceRows { what } => write!(f, "rows may be removed or rewritten, unseen by the log: {what}"),
-            SchemaChange::Unknown { why } => write!(f, "the statement is not understood: {why}"),
-        }
-    }
-}
-
-impl SchemaChange {
-    /// What a person can do where this change stops or is held. None: nothing needs to be done.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self.kind() {
-            Kind::AddColumnVolatileDefault | Kind::AddColumnGenerated => Some(
-                "The values of existing rows are not in the log: reload the table, or remove the column from the configuration's column list.",
-            ),
-            Kind::AddColumnImplicitDefault => {
-                Some("A value that the target cannot hold (a zero date) needs a default on the source, then a reload.")
-            }
-            Kind::DropKeyColumn | Kind::RenameKeyColumn => {
-                Some("Drop the key on the target and make it again by hand, or reload the table.")
-            }
-            Kind::ChangeKey => Some("Restore the row key on the source, then reload the table."),
-            Kind::Shorten | Kind::ChangeDecimal => {
-                Some("A value on the target that does not fit makes the change fail whole: correct it, or reload the table.")
-            }
-            Kind::ChangeKeyDecimal
-            | Kind::ChangeEnumLabels
-            | Kind::ChangeSignedness
-            | Kind::ChangeType
-            | Kind::ChangeCharset
-            | Kind::ChangeCollation
-            | Kind::ChangeIdentity
-            | Kind::ChangeGenerated
-            | Kind::ChangeStorage => Some("Reload the table, so that it is made anew with the new type and values."),
-            Kind::SetNotNull => Some("Where the target holds NULL the change fails whole: correct those rows, or reload the table."),
-            Kind::DropTable | Kind::RenameTable => {
-                Some("Remove the table from the configuration, or make it again on the source and reload it.")
-            }
-            Kind::MovePartition | Kind::TruncatePartition | Kind::ReplaceRows => {
-                Some("Reload the table, since the log does not show which rows changed.")
-            }
-            Kind::ChangeConstraint => {
-                Some("If rows change by a cascade that the log does not show, drop the cascade on the source, then reload the table.")
-            }
-            Kind::Unknown => Some("Reload the table, remove it from the configuration, or accept the statement if it had no effect on it."),
-            Kind::AddColumnNullable | Kind::AddColumnConstantDefault | Kind::DropColumn | Kind::RenameColumn => {
-                Some("If the target cannot follow, approve the change by hand, keep the table as it is, or reload it.")
-            }
-            Kind::Lengthen | Kind::WidenInteger | Kind::AppendEnumLabels | Kind::DropNotNull => {
-                Some("If the target cannot make the same change, reload the table.")
-            }
-            Kind::TruncateTable => Some("If the target cannot be emptied in order, reload the table."),
-            Kind::ChangeDefault | Kind::ChangeComment | Kind::ReorderColumn | Kind::ChangeIndex | Kind::CreateTable => None,
+            SchemaChange::DropTable => f.write_str("drop of the table"),
+            SchemaChange::RenameTable { to } => write!(f, "rename of the table to {to}"),
+            SchemaChange::MovePartition { what } => write!(f, "partitions move: {what}"),
+            SchemaChange::TruncatePartition { what } => write!(f, "partitions are emptied: {what}"),
+            SchemaChange::TruncateTable => f.write_str("truncate of the table"),
+            SchemaChange::ReplaceRows { what } => write!(f, "rows are replaced: {what}"),
+            SchemaChange::Unknown { why } => write!(f, "a statement that is not understood: {why}"),
         }
     }
 }
@@ -235,17 +205,33 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_happens_and_what_existing_rows_get() {
+    fn a_change_says_what_the_source_did() {
         let add = SchemaChange::AddColumn { column: int("b"), fill: Fill::Constant(Value::Integer(7)) };
-        assert_eq!(add.to_string(), "column `b` of type int unsigned is added, existing rows get 7");
-        let uuid = SchemaChange::AddColumn { column: int("u"), fill: Fill::Volatile("uuid()".into()) };
-        assert_eq!(
-            uuid.to_string(),
-            "column `u` of type int unsigned is added, existing rows get uuid(), whose values the log does not carry"
-        );
+        assert_eq!(add.to_string(), "column `b` int unsigned is added with default 7");
+        let uuid = SchemaChange::AddColumn { column: int("u"), fill: Fill::Volatile("UUID()".into()) };
+        assert_eq!(uuid.to_string(), "column `u` int unsigned is added with default uuid()");
         let key = SchemaChange::ChangeKey { before: None, after: None, before_names: vec!["a".into(), "b".into()], after_names: vec![] };
-        assert_eq!(key.to_string(), "the primary key or row key changes from (a, b) to none");
-        assert_eq!(key.hint(), Some("Restore the row key on the source, then reload the table."));
-        assert_eq!(SchemaChange::ChangeComment { column: None }.hint(), None);
+        assert_eq!(key.to_string(), "the row key changes from (a, b) to none");
+    }
+
+    #[test]
+    fn functions_are_printed_in_lower_case_and_literals_as_they_are() {
+        assert_eq!(lower_outside_quotes("(CONCAT('A''B', UUID()))"), "(concat('A''B', uuid()))");
+    }
+
+    #[test]
+    fn constants_are_printed_as_a_person_writes_them() {
+        let stamp = Type::DateTime { precision: 6 };
+        for (value, ty, text) in [
+            (Value::Date(19_782), Type::Date, "'2024-02-29'"),
+            (Value::Date(-719_162), Type::Date, "'0001-01-01'"),
+            (Value::Micros(-1), stamp.clone(), "'1969-12-31 23:59:59.999999'"),
+            (Value::Micros(1_704_164_645_000_000), stamp, "'2024-01-02 03:04:05'"),
+            (Value::Micros(-3_723_500_000), Type::Duration { precision: 1 }, "'-01:02:03.500000'"),
+            (Value::Bytes(vec![0, 255]), Type::Bits { length: 9, varying: false }, "0x00ff"),
+            (Value::Text("n/a".into()), Type::Json, "'n/a'"),
+        ] {
+            assert_eq!(Shown(&value, &ty).to_string(), text);
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     protection::Protection,
     source::{Draft, Source},
 };
-use crate::event::{Offset, SchemaEvent, TableEvent};
+use crate::event::{EventKind, Offset, SchemaEvent, TableEvent};
 
 /// What the driver does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,22 @@ impl<P: Clone + PartialEq + Debug + Display> Boundary<P> {
         }
     }
 
+    /// The identity of the topic that the rows from here on are in.
+    pub fn in_topic(&mut self, table: usize, id: Option<String>) {
+        if let Some(event) = self.tables.get_mut(table) {
+            event.topic_id = id;
+        }
+    }
+
+    /// Nothing is to be applied anywhere: rows stay in the version that they are in.
+    pub fn recorded_only(&self) -> bool {
+        !self.draft.epoch
+    }
+
+    pub fn kind(&self) -> EventKind {
+        self.draft.kind
+    }
+
     /// The end offset of each of the table's lanes, behind everything committed.
     pub fn ends(&mut self, table: usize, ends: Vec<Offset>) {
         if let Some((event, done)) = self.tables.get_mut(table).zip(self.ends.get_mut(table)) {
@@ -118,6 +134,7 @@ fn table_event(part: &super::source::DraftTable) -> TableEvent {
         version: part.version,
         changes: part.changes.clone(),
         topic: part.topic.clone(),
+        topic_id: None,
         lanes: part.lanes,
         boundaries: Vec::new(),
         key_schema: None,

@@ -10,6 +10,8 @@ use super::{
     ledger::{Approval, Hold, Lane, LanePosition, Ledger, LedgerChange, Outcome},
     protection::Protection,
 };
+use std::collections::BTreeSet;
+
 use crate::{
     event::{Epoch, SchemaEvent, TableEvent},
     table::TableId,
@@ -169,6 +171,15 @@ pub fn failed(job: &Job, run: &Run, reason: &str, proposed: &[String]) -> Vec<Le
         Job::Queued { .. } => vec![held, hold, LedgerChange::Unqueue { table: table.clone(), epoch: *epoch }],
         Job::Approval { .. } => vec![held, hold, LedgerChange::Unapprove(table.clone())],
     }
+}
+
+/// What a new sink records where rows have expired before it read them: the newest epoch is its base line. Its tables wait there as
+/// retired ones, until the copies come that it has asked for.
+pub fn base_line(events: &Events) -> Vec<LedgerChange> {
+    let tables: BTreeSet<&TableId> = events.iter().flat_map(|(_, event)| &event.tables).map(|part| &part.table.id).collect();
+    let mut changes: Vec<LedgerChange> = tables.into_iter().map(|table| LedgerChange::Retire(table.clone())).collect();
+    changes.push(LedgerChange::Decided(events.newest()));
+    changes
 }
 
 /// What to record where a row does not fit and the policy says hold: in the lane's own transaction, behind the rows before it.

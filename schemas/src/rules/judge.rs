@@ -1,9 +1,6 @@
 //! The rule of each kind of change, before any policy.
 
-use super::{
-    Context, Decision, Verdict,
-    words::{self, diagnosis},
-};
+use super::{Context, Decision, Verdict, words};
 use crate::{
     capability::{Can, DecimalRule},
     change::{Fill, Kind, SchemaChange},
@@ -65,7 +62,7 @@ pub(super) fn judge(change: &SchemaChange, all: &[SchemaChange], allowed: bool, 
         Some(answer) => (answer, true),
         None => (answer(change, all, allowed, context), false),
     };
-    let reason = if answer.why.is_empty() { diagnosis(change) } else { format!("{}: {}", diagnosis(change), answer.why) };
+    let reason = if answer.why.is_empty() { change.to_string() } else { format!("{change}: {}", answer.why) };
     Judged { decision: Decision { outcome: answer.outcome, why: answer.why, reason, remedy: answer.remedy.to_owned() }, outside }
 }
 

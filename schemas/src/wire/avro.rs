@@ -128,6 +128,7 @@ pub fn event_schema() -> Json {
                         "type": "record", "name": "SkippedStatement",
                         "fields": [{ "name": "position", "type": "string" }, { "name": "ddl", "type": "string" }],
                     } } },
+                    { "name": "topic_id", "type": ["null", "string"], "default": null },
                 ],
             } } },
         ],

@@ -104,6 +104,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableEvent) {
         put_bytes(out, skipped.position.as_bytes());
         put_bytes(out, skipped.ddl.as_bytes());
     });
+    put_optional_string(out, table.topic_id.as_deref());
 }
 
 /// Reads what [`put_event`] wrote.
@@ -140,7 +141,8 @@ fn read_table(r: &mut Reader<'_>) -> Result<TableEvent, WireError> {
         superseded.push(SkippedStatement { position: r.string()?.to_owned(), ddl: r.string()?.to_owned() });
         Ok::<_, WireError>(())
     })?;
-    Ok(TableEvent { table, version, changes, topic, lanes, boundaries, key_schema, value_schema, superseded })
+    let topic_id = r.optional_string()?.map(str::to_owned);
+    Ok(TableEvent { table, version, changes, topic, lanes, boundaries, key_schema, value_schema, topic_id, superseded })
 }
 
 /// A framed progress record.

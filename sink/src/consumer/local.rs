@@ -5,10 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use runtime::log::{Log, LogError, Records, Topic};
+use runtime::log::{Keep, Log, LogError, Records, Topic};
 use schemas::{
+    command::Command,
     event::{Offset, Progress, SchemaEvent},
-    wire::event::{read_event, read_progress},
+    wire::{
+        event::{read_event, read_progress},
+        names,
+    },
 };
 use tokio::sync::watch;
 
@@ -81,17 +85,21 @@ impl Block for Records {
     fn next(&self) -> Offset {
         Records::next(self)
     }
+
+    fn whole(&self) -> bool {
+        self.is_empty()
+    }
 }
 
 impl Consumer for LocalConsumer {
     type Block = Records;
 
-    fn fetch(&self, topic: &str, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, SinkError> {
+    fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, SinkError> {
         self.log.records(&self.known(topic)?, lane, from, max_bytes).map_err(failed)
     }
 
     async fn events(&self, from: Offset) -> Result<(Vec<SchemaEvent>, Offset), SinkError> {
-        let name = format!("{}.schema-versions", self.prefix);
+        let name = names::versions(&self.prefix);
         let mut events = Vec::new();
         let end = self.all(&name, from, |value| {
             events.push(read_event(value).map_err(|e| unreadable(&name, &e))?);
@@ -101,7 +109,7 @@ impl Consumer for LocalConsumer {
     }
 
     async fn progress(&self) -> Result<Option<Progress>, SinkError> {
-        let name = format!("{}.progress", self.prefix);
+        let name = names::progress(&self.prefix);
         let Some(topic) = self.topic(&name) else { return Ok(None) };
         let newest = self.log.newest(&topic, 0).map_err(failed)?;
         newest.map(|value| read_progress(&value).map_err(|e| unreadable(&name, &e))).transpose()
@@ -109,6 +117,25 @@ impl Consumer for LocalConsumer {
 
     async fn ends(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
         Ok(self.log.ends(&self.known(topic)?))
+    }
+
+    async fn starts(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
+        Ok(self.log.starts(&self.known(topic)?))
+    }
+
+    async fn peek(&self, topic: &str, lane: u32, from: Offset) -> Result<Records, SinkError> {
+        self.fetch(topic, None, lane, from, 1)
+    }
+
+    async fn ask(&self, command: &Command) -> Result<(), SinkError> {
+        let (log, name, record) = (self.log.clone(), names::commands(&self.prefix), command.to_record());
+        let written = tokio::task::spawn_blocking(move || {
+            let topic = log.topic(&name, Some(1), Keep::Forever)?;
+            let mut transaction = log.begin();
+            transaction.append(&topic, 0, None, &record)?;
+            transaction.commit()
+        });
+        written.await.map_err(|e| SinkError::Transient(e.to_string()))?.map_err(failed)
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

@@ -3,7 +3,7 @@
 use schemas::{
     event::TableEvent,
     plan::{Action, Step, reshape, target_table},
-    table::{Column, Table},
+    table::{Column, Table, TableId},
 };
 
 use super::verdict::{Planned, Rules};
@@ -42,7 +42,7 @@ impl<T: Target> Rules<'_, T> {
             }
             Some(live) => {
                 unchanged = live.clone();
-                self.foreign(session, live, &wanted, again).await?
+                self.foreign(session, id, live, &wanted, again).await?
             }
         };
         let mut planned = self
@@ -67,10 +67,18 @@ impl<T: Target> Rules<'_, T> {
         })
     }
 
-    /// A table that we did not make.
-    async fn foreign(&self, session: &mut T::Session, live: Table, wanted: &Table, again: bool) -> Result<(Vec<Step>, String), SinkError> {
+    /// A table that we did not make. `source`: the table whose rows are to go there.
+    async fn foreign(
+        &self,
+        session: &mut T::Session,
+        source: &TableId,
+        live: Table,
+        wanted: &Table,
+        again: bool,
+    ) -> Result<(Vec<Step>, String), SinkError> {
         let id = &wanted.id;
-        if self.sink.recreate && !again {
+        // Where a table was never ours, this is its first load, also by the event of a table that was added later.
+        if self.sink.recreate && (!again || !self.expected.contains_key(source)) {
             let mut steps = vec![Step { action: Action::DropTable, before: Some(live), after: None }];
             steps.extend(reshape(None, wanted));
             return Ok((steps, "the table that was there was dropped and created anew (recreate: true)".into()));

@@ -101,6 +101,7 @@ fn event(statement: &Statement, epoch: u64, kind: EventKind) -> SchemaEvent {
             version,
             changes,
             topic: String::new(),
+            topic_id: None,
             lanes: 1,
             boundaries: vec![0],
             key_schema: None,

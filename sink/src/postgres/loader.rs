@@ -8,7 +8,7 @@ use tokio_postgres::Statement;
 use super::{
     connection::Connection,
     encode::{Encoder, KeyText, Misfit, Problem},
-    session, sql,
+    mark, session, sql,
 };
 use crate::{error::SinkError, target::TableVersion};
 
@@ -35,6 +35,8 @@ pub struct Loader {
     pub encoder: Encoder,
     /// The target has a unique constraint besides the key: its rows are deleted and inserted, not overwritten.
     pub replaces: bool,
+    /// Of the target table as it was looked at; see [`mark`].
+    pub mark: Option<String>,
     /// The names of this table's stages, once they are made.
     stages: Option<Stages>,
     statements: HashMap<Wanted, Statement>,
@@ -50,6 +52,8 @@ impl Loader {
     /// Looks at the live table: rows are written only into the shape they were meant for.
     pub async fn new(connection: &Connection, version: &Arc<TableVersion>, cut: bool) -> Result<Loader, SinkError> {
         let target = &version.target;
+        // Before the look: what is altered in between is found by the first batch.
+        let mark = mark::of(connection, &target.id).await?;
         let live = session::live(connection, &target.id, Some(target)).await?;
         if let Some(difference) = super::catalog::difference(&target.id, Some(target), live.as_ref().map(|l| &l.table)) {
             return Err(SinkError::Stop {
@@ -70,7 +74,7 @@ impl Loader {
                 index.partial || !same
             })
         });
-        Ok(Loader { version: version.clone(), encoder, replaces, stages: None, statements: HashMap::new() })
+        Ok(Loader { version: version.clone(), encoder, replaces, mark, stages: None, statements: HashMap::new() })
     }
 
     pub fn target(&self) -> &TableId {

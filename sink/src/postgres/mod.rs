@@ -2,8 +2,8 @@
 //!
 //! `config` the connection, `catalog` live table → model, `sql` text of statements, `encode` Avro bytes → PostgreSQL's binary,
 //! `effects` and `arrays` a batch in that form, `connection` a client with its errors sorted, `store` the ledger's tables,
-//! `session` the decider's session, `loader` and `writer` a worker's connection, `check` what is wrong with a target before
-//! anything runs. Only the last six do I/O.
+//! `session` the decider's session, `loader`, `mark` and `writer` a worker's connection, `check` what is wrong with a target before
+//! anything runs. Only the last seven do I/O.
 
 mod arrays;
 pub mod catalog;
@@ -13,6 +13,7 @@ mod connection;
 mod effects;
 pub mod encode;
 mod loader;
+mod mark;
 mod session;
 pub mod sql;
 mod store;
@@ -48,6 +49,12 @@ impl PostgresTarget {
     /// `pipeline` and the sink's name tell this sink's progress from others' in the same database. Opens no connection.
     pub fn new(pipeline: &str, sink: &Sink) -> Result<Self, SinkError> {
         Ok(Self { pipeline: pipeline.to_owned(), sink: Arc::new(sink.clone()), settings: Settings::new(sink)? })
+    }
+
+    /// Whether this sink keeps progress here.
+    pub async fn has_run(&self) -> Result<bool, SinkError> {
+        let connection = Connection::open(&self.settings).await?;
+        Ok(store::recorded(&connection, &self.pipeline, &self.sink.name).await?.is_some())
     }
 
     async fn open(&self) -> Result<(Connection, SinkId), SinkError> {

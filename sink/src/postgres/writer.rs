@@ -18,6 +18,7 @@ use super::{
     effects::{self, Encoded, Partial, Rows, Run},
     encode::COPY_TAIL,
     loader::{Loader, Wanted},
+    mark,
     store::{self, SinkId},
 };
 use crate::{
@@ -31,6 +32,9 @@ const FEW: usize = 256;
 const CHUNK: usize = 256 * 1024;
 /// Tables with a stage on one connection; every commit that used one empties all of them.
 const STAGES: usize = 64;
+
+/// How often a batch looks again at tables that are altered under it.
+const LOOKS: u32 = 5;
 
 const MOVE: &str = "\
 UPDATE instar.lanes AS l SET position = v.position, seq = v.seq, epoch = v.epoch, moved_at = now() \
@@ -49,6 +53,8 @@ pub struct PostgresWriter {
     config: Arc<Sink>,
     move_lanes: Statement,
     begin_lanes: Statement,
+    /// Whether the target tables are still those that were looked at.
+    unchanged: Statement,
     /// By target table and source version; the versions of the newest batch only.
     loaders: HashMap<(TableId, Version), Loader>,
     stages_made: u32,
@@ -57,9 +63,9 @@ pub struct PostgresWriter {
 impl PostgresWriter {
     pub(super) async fn new(connection: Connection, sink: SinkId, config: Arc<Sink>) -> Result<Self, SinkError> {
         let prepare = |sql| connection.client.prepare(sql);
-        let prepared = future::try_join(prepare(MOVE), prepare(BEGIN_LANES)).await;
-        let (move_lanes, begin_lanes) = prepared.map_err(|e| connection.sorted(&e, "prepare the statements on instar.lanes"))?;
-        Ok(Self { connection, sink, config, move_lanes, begin_lanes, loaders: HashMap::new(), stages_made: 0 })
+        let prepared = future::try_join3(prepare(MOVE), prepare(BEGIN_LANES), mark::prepare(&connection)).await;
+        let (move_lanes, begin_lanes, unchanged) = prepared.map_err(|e| connection.sorted(&e, "prepare the statements of a batch"))?;
+        Ok(Self { connection, sink, config, move_lanes, begin_lanes, unchanged, loaders: HashMap::new(), stages_made: 0 })
     }
 
     /// Makes the loader of this version, if it is not there.
@@ -112,17 +118,42 @@ impl PostgresWriter {
         Ok(())
     }
 
-    async fn write_encoded(&mut self, batch: &Batch<'_>, encoded: &mut [Encoded<'_>]) -> Result<Written, SinkError> {
+    /// None: one of the target tables was altered since it was looked at, and nothing was written.
+    async fn write_encoded(&mut self, batch: &Batch<'_>, encoded: &mut [Encoded<'_>]) -> Result<Option<Written>, SinkError> {
         if !self.begin(&batch.lanes).await? {
             self.connection.rollback().await;
-            return Ok(Written::Moved);
+            return Ok(Some(Written::Moved));
         }
         for (table, encoded) in batch.tables.iter().zip(encoded) {
             let loader = self.loaders.get_mut(&place(&table.version)).ok_or_else(|| not_loaded(&table.version))?;
             TableWriter { connection: &self.connection, loader }.write(table, encoded).await?;
         }
-        self.connection.client.batch_execute("COMMIT").await.map_err(|e| self.connection.sorted(&e, "commit a batch"))?;
-        Ok(Written::Committed)
+        let tables = batch.tables.iter().filter_map(|table| Some((self.loaders.get(&place(&table.version))?, table)));
+        Ok(mark::commit(&self.connection, &self.unchanged, tables).await?.then_some(Written::Committed))
+    }
+
+    /// Looks at the target tables where that is not done, and writes; None: as [`Self::write_encoded`].
+    async fn attempt(&mut self, batch: &Batch<'_>) -> Result<Option<Written>, SinkError> {
+        self.load_all(batch).await?;
+        let mut encoded = Vec::with_capacity(batch.tables.len());
+        for table in &batch.tables {
+            let at = place(&table.version);
+            let loader = self.loaders.get(&at).ok_or_else(|| not_loaded(&table.version))?;
+            let part = effects::encode(loader, table)?;
+            if needs_stage(loader, table, &part) {
+                self.stage(&at).await?;
+            }
+            encoded.push(part);
+        }
+        let written = self.write_encoded(batch, &mut encoded).await;
+        if written.is_err() {
+            self.connection.rollback().await;
+        }
+        if matches!(written, Ok(None) | Err(SinkError::Stop { .. })) {
+            // A table may have been altered by hand: the next attempt looks at it again, and says what is wrong with it.
+            self.unload(|_, _| true).await?;
+        }
+        written
     }
 
     /// Begins the transaction with the compare-and-set of every lane; false: one of them stands elsewhere.
@@ -355,28 +386,12 @@ impl Writer for PostgresWriter {
     }
 
     async fn write(&mut self, batch: &Batch<'_>) -> Result<Written, SinkError> {
-        self.load_all(batch).await?;
-        let mut encoded = Vec::with_capacity(batch.tables.len());
-        for table in &batch.tables {
-            let at = place(&table.version);
-            let loader = self.loaders.get(&at).ok_or_else(|| not_loaded(&table.version))?;
-            let part = effects::encode(loader, table)?;
-            if needs_stage(loader, table, &part) {
-                self.stage(&at).await?;
-            }
-            encoded.push(part);
-        }
-        match self.write_encoded(batch, &mut encoded).await {
-            Ok(written) => Ok(written),
-            Err(error) => {
-                self.connection.rollback().await;
-                if matches!(error, SinkError::Stop { .. }) {
-                    // The table may have been altered by hand: the next attempt looks at it again, and says so.
-                    self.unload(|_, _| true).await?;
-                }
-                Err(error)
+        for _ in 0..LOOKS {
+            if let Some(written) = self.attempt(batch).await? {
+                return Ok(written);
             }
         }
+        Err(SinkError::Transient(format!("{}: target tables are altered again and again", self.connection.server)))
     }
 
     async fn ledger(&mut self) -> Result<Ledger, SinkError> {

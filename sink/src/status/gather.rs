@@ -1,6 +1,9 @@
 //! Reads from topics and targets what `status`, `history` and `wait` are made of. Changes nothing, and needs no process.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use schemas::{
     event::{Offset, Progress, SchemaEvent},
@@ -16,6 +19,11 @@ use crate::{
     target::{Journal, Session, Target},
 };
 
+/// Between two looks for an event that is on its way.
+const AGAIN: Duration = Duration::from_millis(2);
+/// How long it may be on its way before what is there is told.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// What the topics say.
 #[derive(Debug, Clone, Default)]
 pub struct Topics {
@@ -28,7 +36,21 @@ impl Topics {
     pub async fn read<C: Consumer>(consumer: &C) -> Result<Self, SinkError> {
         // First of all: every row and event that this progress covers is in what is read behind it.
         let progress = consumer.progress().await?;
-        let (events, _) = consumer.events(0).await?;
+        let covered = progress.as_ref().map_or(0, |p| p.epoch);
+        let mut events = Vec::new();
+        let mut next = 0;
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let (new, end) = consumer.events(next).await?;
+            events.extend(new);
+            next = end;
+            // What is committed in one transaction may be seen in one topic a moment before the other.
+            let there = events.iter().filter_map(|event| event.epoch).max().unwrap_or(0) >= covered;
+            if there || Instant::now() >= patience {
+                break;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
         let mut ends = BTreeMap::new();
         for table in captured(&events).values() {
             ends.insert(table.last.topic.clone(), consumer.ends(&table.last.topic).await?);
@@ -49,7 +71,7 @@ pub async fn sink<T: Target, C: Consumer>(
 ) -> SinkSnapshot {
     match durable(target, kept).await {
         Ok((ledger, journal)) => {
-            let first = first_rows(name, consumer, topics, &ledger);
+            let first = first_rows(name, consumer, topics, &ledger).await;
             SinkSnapshot { process, ledger: Some(ledger), journal, first, unreachable: None }
         }
         Err(error) => {
@@ -77,7 +99,7 @@ async fn read<S: Session>(session: &mut S) -> Result<(Ledger, Journal), SinkErro
 }
 
 /// The first row of each lane that is not applied. What cannot be read is left out: the rows are counted all the same.
-fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &Ledger) -> BTreeMap<Lane, FirstRow> {
+async fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &Ledger) -> BTreeMap<Lane, FirstRow> {
     let mut first = BTreeMap::new();
     for (id, table) in captured(&topics.events) {
         let ends = topics.ends.get(&table.last.topic).map_or(&[][..], Vec::as_slice);
@@ -85,7 +107,7 @@ fn first_rows<C: Consumer>(name: &str, consumer: &C, topics: &Topics, ledger: &L
             let lane = Lane { table: id.clone(), lane: number };
             let position = ledger.position(id, number).position;
             if position < *end
-                && let Ok(block) = consumer.fetch(&table.last.topic, number, position, 1)
+                && let Ok(block) = consumer.peek(&table.last.topic, number, position).await
                 && let Some(record) = block.records().next()
                 && let Some(row) = first_row(name, topics, &lane, record.value)
             {
@@ -114,7 +136,10 @@ mod tests {
         atomic::{AtomicU64, Ordering},
     };
 
-    use schemas::event::{EventKind, TableEvent};
+    use schemas::{
+        command::Command,
+        event::{EventKind, TableEvent},
+    };
     use tokio::sync::watch;
 
     use super::*;
@@ -140,12 +165,16 @@ mod tests {
         fn next(&self) -> Offset {
             0
         }
+
+        fn whole(&self) -> bool {
+            true
+        }
     }
 
     impl Consumer for Busy {
         type Block = Nothing;
 
-        fn fetch(&self, _topic: &str, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
+        fn fetch(&self, _topic: &str, _topic_id: Option<&str>, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
             Ok(Nothing)
         }
 
@@ -161,6 +190,18 @@ mod tests {
 
         async fn ends(&self, _topic: &str) -> Result<Vec<Offset>, SinkError> {
             Ok(vec![self.rows(), 0])
+        }
+
+        async fn starts(&self, _topic: &str) -> Result<Vec<Offset>, SinkError> {
+            Ok(vec![0, 0])
+        }
+
+        async fn peek(&self, _topic: &str, _lane: u32, _from: Offset) -> Result<Nothing, SinkError> {
+            Ok(Nothing)
+        }
+
+        async fn ask(&self, _command: &Command) -> Result<(), SinkError> {
+            Ok(())
         }
 
         fn changed(&self) -> watch::Receiver<u64> {

@@ -29,6 +29,7 @@ pub(crate) fn part(name: &str, version: u32, boundaries: Vec<Offset>, changes: V
         version,
         changes,
         topic: format!("shop.shop.{name}"),
+        topic_id: None,
         lanes: 2,
         boundaries,
         key_schema: Some(1),

@@ -48,6 +48,8 @@ pub(super) struct LaneState {
     /// The view and offset at which the lane could not go on, and its stored position was read again.
     read_again: Option<(u64, Offset)>,
     row_bytes: usize,
+    /// Which turn of this instance at the lane its positions are of.
+    pub turn: Option<u64>,
 }
 
 /// Why a lane's part of a batch ends.
@@ -98,6 +100,7 @@ impl LaneState {
             parked: None,
             read_again: None,
             row_bytes: ROW_BYTES,
+            turn: None,
         }
     }
 

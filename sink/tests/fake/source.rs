@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use runtime::log::{Keep, Log, LogOptions, Topic};
 use schemas::{
     change::{Fill, SchemaChange},
+    command::Command,
     event::{Epoch, EventKind, Progress, SchemaEvent, Seq, SourceState, TableEvent, TableProgress, Version},
     native::{Native, postgres},
     table::{Column, Table, TableId},
@@ -48,6 +49,7 @@ pub struct Captured {
 
 pub struct Source {
     pub log: Log,
+    pub prefix: String,
     pub epoch: Epoch,
     pub seq: Seq,
     pub tables: BTreeMap<String, Captured>,
@@ -80,7 +82,7 @@ fn encode(fields: &[Field], row: &Row) -> Vec<u8> {
 impl Source {
     pub fn new(path: &std::path::Path, lanes: u32) -> Self {
         let log = Log::open(path, LogOptions { partitions: lanes, ..LogOptions::default() }).unwrap();
-        Self { log, epoch: 0, seq: 0, tables: BTreeMap::new(), lanes }
+        Self { log, prefix: "shop".into(), epoch: 0, seq: 0, tables: BTreeMap::new(), lanes }
     }
 
     pub fn id(&self, name: &str) -> TableId {
@@ -94,13 +96,28 @@ impl Source {
 
     /// Tables begun anew at their present shape; the rows that are there come by a copy.
     pub fn reload(&mut self, names: &[&str]) {
+        self.copy(names, None);
+    }
+
+    /// The same for one sink alone.
+    pub fn reload_for(&mut self, sink: &str, names: &[&str]) {
+        self.copy(names, Some(sink));
+    }
+
+    fn copy(&mut self, names: &[&str], sink: Option<&str>) {
         let tables = names.iter().map(|name| self.tables[*name].table.clone()).collect();
-        self.begin(EventKind::Reload, tables, None);
+        self.begin(EventKind::Reload, tables, sink.map(str::to_owned));
         for name in names {
             for row in self.tables[*name].rows.values().cloned().collect::<Vec<_>>() {
-                self.publish(name, Op::Read, None, Some(&row), &[], None);
+                self.publish(name, Op::Read, None, Some(&row), &[], sink);
             }
         }
+    }
+
+    /// What sinks have asked for.
+    pub fn commands(&self) -> Vec<Command> {
+        let Some(topic) = self.log.find(&names::commands(&self.prefix)) else { return Vec::new() };
+        self.log.records(&topic, 0, 0, 1 << 20).unwrap().iter().map(|r| Command::parse(r.value).unwrap()).collect()
     }
 
     pub fn begin(&mut self, kind: EventKind, tables: Vec<Table>, for_sink: Option<String>) {
@@ -108,7 +125,7 @@ impl Source {
         for table in tables {
             let name = table.id.name.clone();
             let lanes = if table.row_key().is_some() { self.lanes } else { 1 };
-            let topic = self.log.topic(&names::topic("shop", &table.id), Some(lanes), Keep::Retention).unwrap();
+            let topic = self.log.topic(&names::topic(&self.prefix, &table.id), Some(lanes), Keep::Retention).unwrap();
             let known = self.tables.remove(&name);
             let (version, rows) = known.map_or((0, BTreeMap::new()), |k| (k.version, k.rows));
             self.tables.insert(name.clone(), Captured { table: table.clone(), version, topic, value_schema: 0, key_schema: None, rows });
@@ -143,6 +160,7 @@ impl Source {
             boundaries: self.log.ends(&captured.topic),
             key_schema: captured.key_schema,
             value_schema: captured.value_schema,
+            topic_id: None,
             superseded: Vec::new(),
             topic,
             table,
@@ -164,8 +182,8 @@ impl Source {
     }
 
     pub fn publish_event(&self, event: &SchemaEvent) {
-        let topic = self.log.topic("shop.schema-versions", Some(1), Keep::Forever).unwrap();
-        let schema = self.log.register("shop.schema-versions-value", &event_schema()).unwrap();
+        let topic = self.log.topic(&names::versions(&self.prefix), Some(1), Keep::Forever).unwrap();
+        let schema = self.log.register(&format!("{}-value", names::versions(&self.prefix)), &event_schema()).unwrap();
         let mut value = Vec::new();
         put_event(&mut value, schema, event);
         let mut transaction = self.log.begin();
@@ -204,8 +222,8 @@ impl Source {
             commit_ts_ms,
             due_ms: i64::MAX,
         };
-        let topic = self.log.topic("shop.progress", Some(1), Keep::Newest).unwrap();
-        let schema = self.log.register("shop.progress-value", &progress_schema()).unwrap();
+        let topic = self.log.topic(&names::progress(&self.prefix), Some(1), Keep::Newest).unwrap();
+        let schema = self.log.register(&format!("{}-value", names::progress(&self.prefix)), &progress_schema()).unwrap();
         let mut value = Vec::new();
         put_progress(&mut value, schema, &progress);
         let mut transaction = self.log.begin();

@@ -11,7 +11,7 @@ use sink::{
     target::{Batch, Effect, TableBatch, TableVersion, Target, Writer, Written},
 };
 
-use crate::support::{Database, create, database, int, lane, message, step, text, upsert, version, write, write_as};
+use crate::support::{Database, connect, create, database, int, lane, message, step, text, upsert, version, write, write_as};
 
 fn key(id: i32) -> Vec<u8> {
     let mut out = Vec::new();
@@ -368,4 +368,83 @@ async fn an_unreachable_server_and_a_wrong_password_are_told_apart() {
     let (kind, text) = message(&error);
     assert_eq!(kind, "refused");
     assert!(text.contains("password authentication failed") && !text.contains("wrong-password"), "{text}");
+}
+
+/// Rows are written into the shape that was looked at, whichever way they take: array, stage, delete and insert.
+#[tokio::test]
+async fn a_column_narrowed_by_hand_between_two_batches_stops_the_second() {
+    let Some((database, version)) = with_people().await else { return };
+    let mut writer = database.target.writer().await.unwrap();
+    let keys: Vec<_> = (0..600).map(key).collect();
+    let rows: Vec<_> = (0..600).map(|i| person(i, "ann ", Some("a note"))).collect();
+    let batch = |count: usize| (0..count).map(|i| upsert(&keys[i], &rows[i])).collect::<Vec<_>>();
+    write(&mut writer, &version, 0, batch(2)).await.unwrap();
+    // `character(5)` would take the text, and pad it.
+    for (count, narrow) in [(2, "ALTER name TYPE character(5)"), (600, "ALTER name TYPE character(5)"), (2, "DROP note")] {
+        database.sql(&format!("BEGIN; CREATE TABLE shop.was AS SELECT * FROM shop.people; ALTER TABLE shop.people {narrow}; COMMIT")).await;
+        let before = database.rows("SELECT * FROM shop.people ORDER BY id").await;
+        for _ in 0..2 {
+            let error = write(&mut writer, &version, 1, batch(count)).await.unwrap_err();
+            let (variant, text) = message(&error);
+            let column = if narrow.starts_with("DROP") { "note" } else { "name" };
+            assert!(variant == "stop" && text.contains("is not the expected shape") && text.contains(column), "{text}");
+        }
+        assert_eq!(database.rows("SELECT * FROM shop.people ORDER BY id").await, before, "{narrow}");
+        assert_eq!(database.one("SELECT position FROM instar.lanes").await, "1");
+        database.sql("DROP TABLE shop.people; ALTER TABLE shop.was RENAME TO people; ALTER TABLE shop.people ALTER id SET NOT NULL, ADD PRIMARY KEY (id)").await;
+    }
+    write(&mut writer, &version, 1, batch(600)).await.unwrap();
+    assert_eq!(database.one("SELECT count(*), min(length(name)) FROM shop.people").await, "600|4");
+}
+
+#[tokio::test]
+async fn what_does_not_change_the_shape_by_hand_stops_nothing() {
+    let Some((database, version)) = with_people().await else { return };
+    let mut writer = database.target.writer().await.unwrap();
+    let harmless = [
+        "ALTER TABLE shop.people ALTER name SET STATISTICS 500",
+        "ALTER TABLE shop.people ALTER note SET DEFAULT 'x'",
+        "CREATE INDEX ON shop.people (note)",
+        "ANALYZE shop.people; VACUUM FULL shop.people",
+        "BEGIN; CREATE TABLE shop.again (LIKE shop.people INCLUDING ALL); INSERT INTO shop.again SELECT * FROM shop.people; \
+         ALTER TABLE shop.people RENAME TO older; ALTER TABLE shop.again RENAME TO people; COMMIT",
+    ];
+    for (number, statement) in harmless.iter().enumerate() {
+        let (one, two) = (person(1, "ann", None), person(2, &number.to_string(), Some("n")));
+        write(&mut writer, &version, 2 * number as u64, vec![upsert(&key(1), &one)]).await.unwrap();
+        database.sql(statement.split(';').next().unwrap_or_default()).await;
+        for rest in statement.split(';').skip(1) {
+            database.sql(rest).await;
+        }
+        write(&mut writer, &version, 2 * number as u64 + 1, vec![upsert(&key(2), &two)]).await.unwrap();
+        assert_eq!(database.rows(PEOPLE).await, ["1|ann|NULL".to_owned(), format!("2|{number}|n")], "{statement}");
+    }
+}
+
+/// An ALTER that waits for a batch, and a batch that waits for an ALTER: the one that is first is seen by the other.
+#[tokio::test]
+async fn a_batch_that_waited_for_an_alter_by_hand_writes_nothing_into_it() {
+    let Some((database, version)) = with_people().await else { return };
+    let mut writer = database.target.writer().await.unwrap();
+    let (a, b) = (person(1, "ann", None), person(2, "a long name", None));
+    write(&mut writer, &version, 0, vec![upsert(&key(1), &a)]).await.unwrap();
+    database.sql("BEGIN; ALTER TABLE shop.people ALTER name TYPE character(15)").await;
+    let other = connect(&database.url).await;
+    let effects_key = key(2);
+    let writing = write(&mut writer, &version, 1, vec![upsert(&effects_key, &b)]);
+    let altering = async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = (SELECT oid FROM pg_class WHERE relname = 'people')";
+        loop {
+            let waiting: i64 = other.query_one(waits, &[]).await.unwrap().get(0);
+            if waiting > 0 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        database.sql("COMMIT").await;
+    };
+    let (written, ()) = tokio::join!(writing, altering);
+    let (variant, text) = message(&written.unwrap_err());
+    assert!(variant == "stop" && text.contains("column `name`"), "{text}");
+    assert_eq!(database.one("SELECT count(*) FROM shop.people").await, "1");
 }

@@ -1,5 +1,7 @@
 //! Publishes an event by the protocol's boundary sequence, and carries what it changes into the tables that rows are written under.
 
+use std::sync::Arc;
+
 use metrics::counter;
 use schemas::{
     change::SchemaChange,
@@ -8,7 +10,7 @@ use schemas::{
         boundary::{Act, Boundary},
         source::{Draft, Source},
     },
-    table::{ColumnId, Table, TableId},
+    table::{ColumnId, Table},
     types::Type,
     wire::envelope::put_truncate,
 };
@@ -17,12 +19,12 @@ use super::{
     metric,
     record::{Origin, now_ms},
     session::Session,
-    shape::{Captured, Schemas},
+    shape::{Captured, Schemas, Shapes},
 };
 use crate::{
     engine::{Engine, Stream},
     error::CaptureError,
-    publisher::{Publisher, TopicHandle},
+    publisher::{LiveTopic, Publisher, TopicHandle},
 };
 
 /// Carries an event's sequence out up to the point where everything is known; the caller publishes it with what belongs to it.
@@ -30,7 +32,7 @@ pub(super) async fn prepare<P, Q>(
     boundary: &mut Boundary<P>,
     source: &Source<P>,
     publisher: &mut Q,
-    known: impl Fn(&TableId) -> Option<Schemas>,
+    shapes: &Shapes,
 ) -> Result<Vec<TopicHandle>, CaptureError>
 where
     P: Clone + PartialEq + std::fmt::Debug + std::fmt::Display,
@@ -50,9 +52,13 @@ where
             }
             Act::Register(index) => {
                 let table = of(boundary, index)?;
-                topics.push(publisher.topic(&table.topic, Some(table.lanes)).await?.0);
-                let schemas = match known(&table.table.id) {
-                    Some(schemas) => schemas,
+                let live = publisher.topic(&table.topic, Some(table.lanes)).await?;
+                topics.push(live.handle);
+                let captured = shapes.get(&table.table.id);
+                boundary.in_topic(index, identity(boundary.kind(), captured, live)?);
+                let known = captured.filter(|_| boundary.recorded_only());
+                let schemas = match known {
+                    Some(captured) => Schemas { key: captured.key_schema, value: captured.value_schema },
                     None => Schemas::register(&table.topic, &table.table, publisher).await?,
                 };
                 boundary.registered(index, schemas.key, schemas.value);
@@ -63,6 +69,30 @@ where
             }
             Act::Publish => return Ok(topics),
         }
+    }
+}
+
+/// The identity of its topic that an event names. In a topic that was made anew only what begins the table anew goes on.
+fn identity(kind: EventKind, captured: Option<&Arc<Captured>>, live: LiveTopic) -> Result<Option<String>, CaptureError> {
+    match (kind, captured) {
+        (EventKind::Initial | EventKind::Reload | EventKind::Retire, _) | (EventKind::Ddl, None) => Ok(live.id),
+        (EventKind::Ddl, Some(captured)) if captured.lost => Ok(captured.topic_id.clone()),
+        (EventKind::Ddl, Some(captured)) => match &captured.topic_id {
+            Some(recorded) if live.id.as_ref() != Some(recorded) => Err(made_anew([captured])),
+            Some(_) | None => Ok(live.id),
+        },
+    }
+}
+
+/// The stop before tables whose topics were made anew.
+pub(super) fn made_anew<'a>(tables: impl IntoIterator<Item = &'a Arc<Captured>>) -> CaptureError {
+    let topics: Vec<String> = tables.into_iter().map(|t| format!("topic {} (table {})", t.topic_name, t.id())).collect();
+    CaptureError::Stop {
+        message: format!(
+            "{} was made anew: rows are gone for its readers. Way out: load the table anew: `instar reload FILE TABLE`; or take it out of the \
+             configuration",
+            topics.join(", ")
+        ),
     }
 }
 
@@ -85,14 +115,8 @@ fn key_order(table: &Table) -> Vec<(ColumnId, Type, Option<String>)> {
 impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// Publishes an event; what it changes is durable when this returns.
     pub async fn publish_event(&mut self, draft: Draft<E::Position>) -> Result<(), CaptureError> {
-        let recorded_only = !draft.epoch;
         let mut boundary = Boundary::new(&mut self.source, draft);
-        let shapes = &self.shapes;
-        let known = |id: &TableId| {
-            let captured = shapes.get(id).filter(|_| recorded_only)?;
-            Some(Schemas { key: captured.key_schema, value: captured.value_schema })
-        };
-        let topics = prepare(&mut boundary, &self.source, self.tools.publisher, known).await?;
+        let topics = prepare(&mut boundary, &self.source, self.tools.publisher, &self.shapes).await?;
         let (event, mut after) = boundary.publish(&self.source).ok_or_else(incomplete)?;
         for (table, topic) in event.tables.iter().zip(&topics) {
             if table.changes.contains(&SchemaChange::TruncateTable) {
@@ -118,7 +142,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         topic: TopicHandle,
         after: &mut Source<E::Position>,
     ) -> Result<(), CaptureError> {
-        let captured = Captured::of_event(table, topic);
+        let captured = Captured::of_event(table, topic, self.tools.publisher.largest(topic));
         let origin = Origin {
             engine: E::NAME,
             namespace: E::NAMESPACE,
@@ -144,12 +168,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// The rows of a table are written by this event from here on.
     fn take_over(&mut self, event: &SchemaEvent, table: &TableEvent, topic: TopicHandle) {
         let id = &table.table.id;
+        let introduced = Captured::of_event(table, topic, self.tools.publisher.largest(topic));
         match event.kind {
             EventKind::Retire => {
                 self.shapes.remove(id);
                 self.stream.release(id);
             }
-            EventKind::Initial | EventKind::Reload => self.shapes.insert(Captured::of_event(table, topic)),
+            EventKind::Initial | EventKind::Reload => self.shapes.insert(introduced),
             EventKind::Ddl if event.epoch.is_none() => {
                 if let Some(captured) = self.shapes.get(id) {
                     let reshaped = captured.reshaped(table.table.clone());
@@ -163,7 +188,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                     // The bounds of its chunks are those of another key.
                     self.renewed.insert(id.clone());
                 }
-                self.shapes.insert(Captured::of_event(table, topic));
+                let lost = self.shapes.get(id).is_some_and(|captured| captured.lost);
+                self.shapes.insert(Captured { lost, ..introduced });
             }
         }
     }
@@ -192,7 +218,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 mod unit {
     use schemas::{
         native::{Native, mysql},
-        table::Column,
+        table::{Column, TableId},
     };
 
     use super::*;

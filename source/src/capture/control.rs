@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use runtime::config::TruncateEvents;
 use schemas::{
     change::SchemaChange,
+    command::Command,
     event::{Offset, SourceState},
     order::source::{Changed, Command as Step, CommandStep, Draft, NewTable},
     table::TableId,
@@ -12,10 +13,7 @@ use schemas::{
 };
 use tokio::time::Instant;
 
-use super::{
-    command::Command,
-    session::{Accepted, Session, Stop},
-};
+use super::session::{Accepted, Session, Stop};
 use crate::{
     engine::{Engine, Statement, Stream},
     error::CaptureError,
@@ -49,7 +47,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 Some(known) => Some(known.lanes),
                 None => (!shape.spreads()).then_some(1),
             };
-            let (_, lanes) = self.tools.publisher.topic(&topic, wanted).await?;
+            let lanes = self.tools.publisher.topic(&topic, wanted).await?.lanes;
             self.stream.skip(shape.clone(), at.clone());
             self.source.add(NewTable { shape, topic, lanes }, at.clone());
         }
@@ -212,7 +210,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 standing.tables.retain(|t| !tables.contains(t));
                 return self.take_nothing(offset);
             }
-            Stop::Row => return self.take_nothing(offset),
+            Stop::Row | Stop::Large { .. } => return self.take_nothing(offset),
         };
         let standing_tables = standing.tables.clone();
         standing.tables.retain(|t| !tables.contains(t));
@@ -239,7 +237,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.go_on();
         match standing.at {
             Stop::Refused(statement) => self.take_accepted(statement).await,
-            Stop::Statement { .. } | Stop::Row => Ok(()),
+            Stop::Statement { .. } | Stop::Row | Stop::Large { .. } => Ok(()),
         }
     }
 
@@ -274,12 +272,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         }
         let commands = self.tools.publisher.commands(self.source.state().command).await?;
         self.next_poll = Instant::now() + self.tools.settings.poll;
-        let asked = |id: &TableId| {
-            commands.iter().any(|(_, record)| match Command::parse(record) {
-                Ok(Command::Reload { table, .. }) => table.is_none_or(|name| name == id.to_string()),
-                Ok(Command::Pause | Command::Resume | Command::Accept { .. }) | Err(_) => false,
-            })
-        };
+        let asked = |id: &TableId| commands.iter().any(|(_, record)| Command::parse(record).is_ok_and(|command| command.reloads(id)));
         if !standing.tables.iter().all(asked) {
             return Ok(false);
         }

@@ -99,7 +99,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     fn plans(&self) -> VecDeque<Plan> {
         let plan = |(table, copy): (&TableId, &schemas::event::CopyProgress<E::Position>)| {
-            let captured = self.shapes.get(table)?;
+            let captured = self.shapes.get(table).filter(|captured| !captured.lost)?;
             let unread: VecDeque<_> = self.source.unread(table).into();
             (!unread.is_empty() || !copy.all_planned).then(|| Plan {
                 table: captured.clone(),
@@ -167,6 +167,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 let ReadChunk { table, part, mut batch, rows, read_at } = *chunk;
                 self.publish_batch(&table, &mut batch).await?;
                 self.copier.last.insert(table.id().clone(), (rows, batch.bytes()));
+                self.tell_copied(table.id(), rows);
                 self.source.read(table.id(), &part, read_at, rows);
                 if self.full() {
                     self.commit_soon().await?;
@@ -174,6 +175,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             }
         }
         Ok(())
+    }
+
+    /// Before the source knows of these rows: with the last of them it forgets the copy.
+    fn tell_copied(&self, table: &TableId, rows: u64) {
+        if let Some((_, copy)) = self.source.copying().find(|(id, _)| *id == table) {
+            self.tools.reporter.copied(table, copy.rows_done + rows);
+        }
     }
 
     /// Publishes a batch of copied rows, in as many transactions as its size asks for.
@@ -264,6 +272,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             let more =
                 reader.view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin)).await.map_err(with_way_out)?;
             self.publish_batch(&captured, &mut batch).await?;
+            self.tell_copied(table, batch.len() as u64);
             self.source.view_rows(table, batch.len() as u64, !more);
             if !more {
                 self.copier.idle.push(reader);
@@ -289,6 +298,10 @@ fn with_way_out(error: CaptureError) -> CaptureError {
                  the configuration"
             ),
         },
-        other @ (CaptureError::Transient(_) | CaptureError::Refused(_) | CaptureError::Fenced(_) | CaptureError::Transport(_)) => other,
+        other @ (CaptureError::Blocked { .. }
+        | CaptureError::Transient(_)
+        | CaptureError::Refused(_)
+        | CaptureError::Fenced(_)
+        | CaptureError::Transport(_)) => other,
     }
 }

@@ -1,7 +1,7 @@
 //! Rows on their way into topics: the engine's images become envelopes here.
 //!
-//! A batch (one entry of the log, one chunk of a copy) is staged whole and published only when it was read without an error, so that
-//! a row that cannot be read stops before its batch. Epoch and seq are put in when it is published.
+//! A batch (one entry of the log, one chunk of a copy) is staged whole before it is published; of one that holds a row that cannot be
+//! read only the rows before that one are. Epoch and seq are put in when it is published.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,12 +71,17 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Forgets what was staged behind the rows that are whole.
+    pub fn keep(&mut self, whole: Whole) {
+        self.records.truncate(whole.records);
+    }
+
     /// Begins a batch: rows written to what this returns are those of `table`.
     pub fn writer<'a>(&'a mut self, table: &'a Captured, origin: &Origin<'_>) -> Writer<'a> {
         self.clear();
         self.source.clear();
         table.put_source(&mut self.source, origin);
-        Writer { batch: self, table, ts_ms: now_ms(), partial: false }
+        Writer { batch: self, table, ts_ms: now_ms(), partial: false, whole: Whole::default(), too_large: None }
     }
 
     /// Puts the staged records from `from` on into the publisher's transaction, each numbered by `seq`. Stops where `full` says so;
@@ -117,6 +122,16 @@ pub(super) struct Cursor {
     offset: usize,
 }
 
+/// How much of a batch is staged whole: rows of the source, and records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Whole {
+    pub rows: u64,
+    records: usize,
+}
+
+/// Epoch and seq at their longest, and the frame.
+const HEAD: usize = 25;
+
 /// Stages the rows of one batch.
 pub(super) struct Writer<'a> {
     batch: &'a mut Batch,
@@ -124,6 +139,26 @@ pub(super) struct Writer<'a> {
     ts_ms: i64,
     /// A row was created without all of its columns: a key change whose old row has the rest.
     pub partial: bool,
+    pub whole: Whole,
+    /// The size of the row that was refused, for the topic does not take as much.
+    pub too_large: Option<usize>,
+}
+
+impl Writer<'_> {
+    fn refuse(&mut self, size: usize, row: &Row<'_>) -> CaptureError {
+        self.too_large = Some(size);
+        let fields = &self.table.published.rows.key;
+        let key = crate::key::text(fields.iter().map(|f| (f.name.as_str(), &f.repr, f.nullable)), row.key);
+        CaptureError::Blocked {
+            message: format!(
+                "{}, row {key}: its record of {size} bytes is larger than its topic {} takes ({} bytes): raise max.message.bytes of the topic \
+                 (and of the broker's replicas); the source then goes on by itself",
+                self.table.id(),
+                self.table.topic_name,
+                self.table.largest
+            ),
+        }
+    }
 }
 
 impl RowSink for Writer<'_> {
@@ -145,9 +180,18 @@ impl RowSink for Writer<'_> {
         let (Ok(key), Ok(rest)) = (u32::try_from(key), u32::try_from(rest)) else {
             return Err(CaptureError::Stop { message: format!("a row of {} is larger than 4 GiB", self.table.id()) });
         };
+        let size = (key + rest) as usize + HEAD;
+        if size > self.table.largest {
+            return Err(self.refuse(size, &row));
+        }
         self.partial |= row.op == Op::Create && !row.absent_after.is_empty();
         self.batch.records.push(Staged { key, rest, lane });
         Ok(())
+    }
+
+    fn end(&mut self) {
+        self.whole.rows += 1;
+        self.whole.records = self.batch.records.len();
     }
 }
 

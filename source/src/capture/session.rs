@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Ended,
+    AGAIN, Ended,
     copy::Copier,
     metric,
     record::{Batch, now_ms},
@@ -62,6 +62,8 @@ pub(super) enum Stop<P> {
     Refused(Statement<P>),
     /// A row of a group cannot be read; the group goes on without its table when a reload is asked for.
     Row,
+    /// A row is larger than its topic takes; it is read again when the topic takes it, or passed over as above.
+    Large { table: TableId, size: usize, next_look: Instant },
 }
 
 /// A statement that was accepted as without effect: recorded when the stream has passed it.
@@ -160,6 +162,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         if self.in_group && self.look_for_reload().await? {
             return Ok(None);
         }
+        self.look_for_room().await?;
         let Some(standing) = &self.standing else { return Ok(None) };
         match self.tools.settings.on_stop {
             OnStop::Exit => Ok(Some(Ended::Stopped { message: standing.message.clone() })),
@@ -168,6 +171,21 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 Ok(None)
             }
         }
+    }
+
+    /// Where it stands at a row that is larger than its topic takes: whether that has changed. The row is then read again.
+    async fn look_for_room(&mut self) -> Result<(), CaptureError> {
+        let Some(Standing { at: Stop::Large { table, size, next_look }, .. }) = &mut self.standing else { return Ok(()) };
+        if Instant::now() < *next_look {
+            return Ok(());
+        }
+        *next_look = Instant::now() + AGAIN;
+        let Some(captured) = self.shapes.get(table) else { return Ok(()) };
+        let live = self.tools.publisher.topic(&captured.topic_name, Some(captured.lanes)).await?;
+        if self.tools.publisher.largest(live.handle) < *size {
+            return Ok(());
+        }
+        Err(CaptureError::Transient(format!("topic {} takes a record of {size} bytes now", captured.topic_name)))
     }
 
     /// Commits what there is and waits until commands are looked for again.

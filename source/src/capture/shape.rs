@@ -26,6 +26,13 @@ pub(super) struct Captured {
     pub published: Published,
     pub version: Version,
     pub topic: TopicHandle,
+    pub topic_name: String,
+    /// The topic's identity, as the newest event names it.
+    pub topic_id: Option<String>,
+    /// The topic was made anew, and what begins the table anew in it is asked for: until then its rows are of no use.
+    pub lost: bool,
+    /// The largest record that the topic takes, in bytes.
+    pub largest: usize,
     pub lanes: u32,
     /// False: all rows go to lane 0.
     pub spreads: bool,
@@ -45,11 +52,15 @@ impl Captured {
     }
 
     /// As an event introduces it.
-    pub fn of_event(event: &TableEvent, topic: TopicHandle) -> Self {
+    pub fn of_event(event: &TableEvent, topic: TopicHandle, largest: usize) -> Self {
         Self {
             published: Published { shape: event.table.clone(), rows: RowSchema::new(&event.table) },
             version: event.version,
             topic,
+            topic_name: event.topic.clone(),
+            topic_id: event.topic_id.clone(),
+            lost: false,
+            largest,
             lanes: event.lanes,
             spreads: event.table.spreads(),
             key_schema: event.key_schema,
@@ -88,7 +99,12 @@ impl Shapes {
         self.tables.remove(id);
     }
 
-    /// The tables of `progress` that an event has introduced, as the newest event left each.
+    pub fn lost(&self) -> impl Iterator<Item = &Arc<Captured>> {
+        self.tables.values().filter(|table| table.lost)
+    }
+
+    /// The tables of `progress` that an event has introduced, as the newest event left each. Those whose topic was made anew are
+    /// marked as lost.
     pub async fn rebuild<'a, P: Publisher, Q: 'a>(
         events: &[SchemaEvent],
         tables: impl Iterator<Item = &'a TableProgress<Q>>,
@@ -96,7 +112,7 @@ impl Shapes {
     ) -> Result<Self, CaptureError> {
         let mut shapes = Shapes::default();
         for table in tables.filter(|t| !t.retired && t.version > 0) {
-            let (topic, _) = publisher.topic(&table.topic, Some(table.lanes)).await?;
+            let live = publisher.topic(&table.topic, Some(table.lanes)).await?;
             let of_table = || events.iter().filter_map(|e| e.table(&table.id)).filter(|t| t.version == table.version);
             let (Some(introduced), Some(newest)) = (of_table().next(), of_table().last()) else {
                 return Err(CaptureError::Transport(format!(
@@ -105,7 +121,9 @@ impl Shapes {
                     table.version, table.id
                 )));
             };
-            shapes.insert(Captured::of_event(introduced, topic).reshaped(newest.table.clone()));
+            let captured = Captured::of_event(introduced, live.handle, publisher.largest(live.handle));
+            let lost = newest.topic_id.is_some() && newest.topic_id != live.id;
+            shapes.insert(Captured { lost, topic_id: newest.topic_id.clone(), ..captured.reshaped(newest.table.clone()) });
         }
         Ok(shapes)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use runtime::config::SnapshotMode;
 use schemas::{
+    command::Command,
     event::{Progress, SourceState},
     order::{
         boundary::Boundary,
@@ -15,8 +16,7 @@ use schemas::{
 use tokio::time::Instant;
 
 use super::{
-    boundary::{incomplete, prepare},
-    command::Command,
+    boundary::{incomplete, made_anew, prepare},
     copy::Copier,
     record::{Batch, now_ms},
     session::{Session, Tools},
@@ -45,6 +45,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
     let stood = source.state().state == SourceState::Stopped;
     let events = tools.publisher.events().await?;
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
+    lead_out(tools.publisher, settings, &mut source, &shapes).await?;
     let stream = open_stream(tools.engine, tools.publisher, settings, &mut source, &shapes).await?;
     let leaving: Vec<TableId> =
         source.state().tables.values().filter(|t| !t.retired && !settings.captures(&t.id)).map(|t| t.id.clone()).collect();
@@ -101,7 +102,7 @@ async fn begin<E: Engine, P: Publisher>(
     let mut tables = Vec::new();
     for shape in shapes {
         let topic = names::topic(&settings.prefix, &shape.id);
-        let (_, lanes) = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?;
+        let lanes = publisher.topic(&topic, (!shape.spreads()).then_some(1)).await?.lanes;
         tables.push(NewTable { shape, topic, lanes });
     }
     let copy = match settings.snapshot.mode {
@@ -111,11 +112,33 @@ async fn begin<E: Engine, P: Publisher>(
     let (mut source, mut draft) = Source::begin(&settings.pipeline, at, tables, copy, E::Position::reached);
     draft.ts_ms = now_ms();
     let mut boundary = Boundary::new(&mut source, draft);
-    prepare(&mut boundary, &source, publisher, |_| None).await?;
+    prepare(&mut boundary, &source, publisher, &Shapes::default()).await?;
     let (event, after) = boundary.publish(&source).ok_or_else(incomplete)?;
     publisher.commit_event(&event, &after.progress(now_ms())).await?;
     tracing::info!(position = event.position, tables = event.tables.len(), "new pipeline");
     Ok(after)
+}
+
+/// Tables whose topic was made anew go on where a reload of them is asked for, or where the configuration takes them out.
+async fn lead_out<P: Publisher, Q: Position>(
+    publisher: &mut P,
+    settings: &Settings,
+    source: &mut Source<Q>,
+    shapes: &Shapes,
+) -> Result<(), CaptureError> {
+    let begins = |id: &TableId| source.state().table(id).is_some_and(|t| t.begin.is_some());
+    let lost: Vec<_> = shapes.lost().filter(|table| settings.captures(table.id()) && !begins(table.id())).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let commands = publisher.commands(source.state().command).await?;
+    let asked = |id: &TableId| commands.iter().any(|(_, record)| Command::parse(record).is_ok_and(|command| command.reloads(id)));
+    let stuck: Vec<_> = lost.into_iter().filter(|table| !asked(table.id())).collect();
+    if !stuck.is_empty() {
+        return Err(made_anew(stuck));
+    }
+    source.set_state(SourceState::Running, "");
+    Ok(())
 }
 
 async fn open_stream<E: Engine, P: Publisher>(

@@ -56,6 +56,8 @@ pub struct SourceStatus {
     pub commit_ts_ms: i64,
     /// Captured tables; those with a copy that is not complete carry it.
     pub tables: BTreeMap<TableId, Option<CopyStatus>>,
+    /// Rows that a table's newest copy has read, complete or not; of the copies that went on in this process.
+    pub copied: BTreeMap<TableId, u64>,
 }
 
 /// The writing end of [`SourceStatus`].
@@ -80,6 +82,14 @@ impl Reporter {
             status.state = state;
             message.clone_into(&mut status.message);
             changed
+        });
+    }
+
+    /// So many rows of a table's copy are read. Told with the next commit.
+    pub(super) fn copied(&self, table: &TableId, rows: u64) {
+        self.0.send_if_modified(|status| {
+            status.copied.insert(table.clone(), rows);
+            false
         });
     }
 

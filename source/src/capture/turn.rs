@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use futures_util::FutureExt;
 use metrics::counter;
 use schemas::{
     change::SchemaChange,
@@ -79,8 +80,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// The next entry; None: nothing came in time, what was due is committed.
     async fn next_entry(&mut self, copy_waits: bool) -> Result<Option<EntryOf<E>>, CaptureError> {
-        if self.stream.has_next() {
-            let entry = self.stream.next().await;
+        // What came already may be no whole entry yet: then the shutdown and commands are not kept waiting.
+        if self.stream.has_next()
+            && let Some(entry) = self.stream.next().now_or_never()
+        {
             return self.or_commit(entry).await;
         }
         if self.tools.publisher.pending().0 > 0 && !self.in_group {
@@ -176,7 +179,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             )));
         };
         let admitted = self.source.rows(&part.table);
-        let dropped = self.dropped.contains(&part.table);
+        let dropped = self.dropped.contains(&part.table) || captured.lost;
         let Rows::Publish { epoch, copying, .. } = admitted else { return self.pass_over(part, &captured) };
         if dropped {
             return self.pass_over(part, &captured);
@@ -195,17 +198,22 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let mut writer = self.batch.writer(&captured, &origin);
         let read = self.stream.rows(part.rows, self.resumed, &captured.published, &mut writer);
         let partial = writer.partial && copying;
-        let rows = match read {
-            Ok(rows) => rows,
-            Err(CaptureError::Stop { message }) => {
-                let tables = BTreeSet::from([part.table]);
-                return self.stand_at(Standing { tables, message, at: Stop::Row }).await;
+        let (whole, too_large) = (writer.whole, writer.too_large);
+        let (rows, stop) = match (read, too_large) {
+            (Ok(rows), _) => (rows, None),
+            (Err(CaptureError::Blocked { message }), Some(size)) => {
+                let at = Stop::Large { table: part.table.clone(), size, next_look: Instant::now() };
+                (self.resumed + whole.rows, Some((message, at)))
             }
-            Err(e) => return Err(e),
+            (Err(CaptureError::Stop { message }), _) => (self.resumed + whole.rows, Some((message, Stop::Row))),
+            (Err(e), _) => return Err(e),
         };
+        if stop.is_some() {
+            self.batch.keep(whole);
+        }
         if partial {
             // The new row's missing columns are known to the table alone: it is read again.
-            self.renewed.insert(part.table);
+            self.renewed.insert(part.table.clone());
         }
         let staged = self.batch.len();
         let (source, publisher) = (&mut self.source, &mut *self.tools.publisher);
@@ -213,7 +221,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         captured.rows.increment(staged as u64);
         self.count(rows);
         self.touched();
-        Ok(())
+        match stop {
+            None => Ok(()),
+            Some((message, at)) => self.stand_at(Standing { tables: BTreeSet::from([part.table]), message, at }).await,
+        }
     }
 
     /// Rows that are not published count all the same, so that a restart finds its place.
@@ -280,17 +291,17 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let position = match &standing.at {
             Stop::Statement { position, .. } => position.to_string(),
             Stop::Refused(statement) => format!("before {}", statement.position),
-            Stop::Row => format!("behind {}", self.source.position()),
+            Stop::Row | Stop::Large { .. } => format!("behind {}", self.source.position()),
         };
         let way_out = match &standing.at {
             Stop::Statement { ddl: Some(_), .. } | Stop::Refused(_) => {
                 "; or say that the statement had no effect on the rows and the shape: `instar accept FILE`"
             }
-            Stop::Statement { ddl: None, .. } | Stop::Row => "",
+            Stop::Statement { ddl: None, .. } | Stop::Row | Stop::Large { .. } => "",
         };
         let ddl = match &standing.at {
             Stop::Statement { ddl: Some(ddl), .. } => format!(", statement: {}", shortened(ddl)),
-            Stop::Statement { ddl: None, .. } | Stop::Refused(_) | Stop::Row => String::new(),
+            Stop::Statement { ddl: None, .. } | Stop::Refused(_) | Stop::Row | Stop::Large { .. } => String::new(),
         };
         let message = format!(
             "{}: {} (table {tables}, position {position}{ddl}). Ways out: load the table anew: `instar reload FILE TABLE`; or take it out of \

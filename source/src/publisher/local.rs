@@ -14,7 +14,7 @@ use schemas::{
 use serde_json::Value as Json;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::{Publisher, TopicHandle};
+use super::{LiveTopic, Publisher, TopicHandle};
 use crate::error::CaptureError;
 
 /// Bytes of records read at a time.
@@ -133,18 +133,18 @@ impl Publisher for LocalPublisher {
         blocking(move || all(&log, &topic, from)).await
     }
 
-    async fn topic(&mut self, name: &str, lanes: Option<u32>) -> Result<(TopicHandle, u32), CaptureError> {
+    async fn topic(&mut self, name: &str, lanes: Option<u32>) -> Result<LiveTopic, CaptureError> {
         let (log, owned) = (self.log.clone(), name.to_owned());
         let topic = blocking(move || log.topic(&owned, lanes, Keep::Retention)).await?;
         let lanes = topic.lanes;
         if let Some(handle) = self.by_name.get(name).copied() {
             self.topics[handle.0] = topic;
-            return Ok((handle, lanes));
+            return Ok(LiveTopic { handle, lanes, id: None });
         }
         let handle = TopicHandle(self.topics.len());
         self.topics.push(topic);
         self.by_name.insert(name.to_owned(), handle);
-        Ok((handle, lanes))
+        Ok(LiveTopic { handle, lanes, id: None })
     }
 
     async fn register(&mut self, subject: &str, schema: &Json) -> Result<u32, CaptureError> {
@@ -256,7 +256,7 @@ mod tests {
         let log = Log::open(&directory, LogOptions::default()).unwrap();
         let mut publisher = LocalPublisher::new(log, "p");
         assert_eq!(publisher.start().await.unwrap(), None);
-        let (topic, _) = publisher.topic("p.t", Some(1)).await.unwrap();
+        let topic = publisher.topic("p.t", Some(1)).await.unwrap().handle;
         publisher.produce(topic, 0, None, b"older").unwrap();
         publisher.commit_soon(&progress(1)).await.unwrap();
         publisher.produce(topic, 0, None, b"newer").unwrap();

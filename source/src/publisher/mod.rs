@@ -1,6 +1,8 @@
 //! Publishes to topics, in transactions. One folder file per transport.
 
+pub mod kafka;
 pub mod local;
+pub mod registry;
 
 use std::future::Future;
 
@@ -13,6 +15,15 @@ use crate::error::CaptureError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TopicHandle(pub usize);
 
+/// A topic as [`Publisher::topic`] found or made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveTopic {
+    pub handle: TopicHandle,
+    pub lanes: u32,
+    /// Its identity, which a topic of the same name that was made anew does not have; None where the transport has none.
+    pub id: Option<String>,
+}
+
 /// Writes rows, events and progress. There is one open transaction at any time; rows are buffered until it is committed.
 pub trait Publisher: Send {
     /// Keeps older publishers of this pipeline out, then reads the last committed progress; None: a new pipeline.
@@ -24,8 +35,14 @@ pub trait Publisher: Send {
     /// Commands from `from` on, with their offsets. Does not wait.
     fn commands(&mut self, from: Offset) -> impl Future<Output = Result<Vec<(Offset, Vec<u8>)>, CaptureError>> + Send;
 
-    /// Creates the topic or checks that it has this many lanes (`None`: as configured); returns how many it has.
-    fn topic(&mut self, name: &str, lanes: Option<u32>) -> impl Future<Output = Result<(TopicHandle, u32), CaptureError>> + Send;
+    /// Creates the topic or checks that it has at least this many lanes (`None`: as configured). `lanes` of the answer are those to
+    /// write to: as many as were asked for, or what the topic has.
+    fn topic(&mut self, name: &str, lanes: Option<u32>) -> impl Future<Output = Result<LiveTopic, CaptureError>> + Send;
+
+    /// The largest record that the topic takes: bytes of key and value.
+    fn largest(&self, _: TopicHandle) -> usize {
+        usize::MAX
+    }
 
     /// Registers a schema under a subject and returns its id; the same schema gives the same id.
     fn register(&mut self, subject: &str, schema: &Json) -> impl Future<Output = Result<u32, CaptureError>> + Send;

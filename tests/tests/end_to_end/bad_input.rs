@@ -1,6 +1,14 @@
 //! What a user gets wrong: each refused or stopped by name, with what to do.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::world::{Options, World};
 use tests::{
@@ -168,6 +176,45 @@ async fn altered_by_hand(name: &str, by_hand: &str, alter: &str, words: &[&str])
     assert_eq!(outcome, "stopped");
     for word in words {
         assert!(reason.contains(word), "{word} is not in: {reason}");
+    }
+}
+
+/// The server would round what comes then. What the ALTER itself rounds is the doing of the hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_column_narrowed_by_hand_while_rows_flow_stops_before_the_next_row() {
+    for (name, declared, narrow) in
+        [("narrow_scale", "DECIMAL(18,4)", "TYPE numeric(18,2)"), ("narrow_text", "VARCHAR(40)", "TYPE character(12)")]
+    {
+        let mut world = World::new(name, &format!("CREATE TABLE t (id INT PRIMARY KEY, v {declared});"), &["t"]).await;
+        world.start();
+        let mut session = world.session().await;
+        let ended = Arc::new(AtomicBool::new(false));
+        let load = tokio::spawn({
+            let ended = ended.clone();
+            async move {
+                for id in 1.. {
+                    session.run(&format!("INSERT INTO t VALUES ({id}, 1.2345 + {id})")).await;
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            }
+        });
+        eventually("rows flow", Duration::from_secs(20), async || world.count("t").await > 50).await;
+        world
+            .target
+            .run(&format!("BEGIN; ALTER TABLE t ALTER v {narrow}; CREATE TABLE seen AS SELECT count(*) AS rows FROM t; COMMIT"))
+            .await;
+        eventually("the sink stops", Duration::from_secs(20), async || world.sink_state() == "stopped").await;
+        ended.store(true, Ordering::Relaxed);
+        load.await.unwrap();
+        let printed = world.stopped();
+        assert!(printed.contains("is not the expected shape") && printed.contains("column `v`") && printed.contains("reload"), "{printed}");
+        let written = world.target.value("SELECT (SELECT count(*) FROM t) - (SELECT rows FROM seen)").await;
+        assert_eq!(written.as_deref(), Some("0"), "rows came into the narrowed column");
+        assert!(world.pipeline.command(&["reload"], &[&format!("{name}.t")]).status.success());
+        world.pipeline.caught_up();
+        world.assert_equal().await;
     }
 }
 

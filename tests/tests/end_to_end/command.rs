@@ -1,6 +1,6 @@
 //! The commands, as a user gives them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::world::{Options, World};
 use tests::pipeline::{Pipeline, binary, eventually, text};
@@ -118,6 +118,22 @@ async fn sigterm_ends_within_ten_seconds_with_zero() {
     world.assert_equal().await;
 }
 
+/// Nothing comes from a quiet server but a heartbeat every ten seconds.
+#[tokio::test]
+async fn a_pipeline_on_a_quiet_server_takes_commands_and_ends_at_once() {
+    let mut world = World::new("quiet", "CREATE TABLE t (id INT PRIMARY KEY);\nINSERT INTO t VALUES (1);", &["t"]).await;
+    for _ in 0..2 {
+        world.start();
+        let begin = Instant::now();
+        assert!(world.pipeline.command(&["pause"], &[]).status.success());
+        eventually("the source is paused", Duration::from_secs(5), async || world.pipeline.status()["source"]["state"] == "paused").await;
+        assert!(world.pipeline.command(&["resume"], &[]).status.success());
+        eventually("the source goes on", Duration::from_secs(5), async || world.pipeline.status()["source"]["state"] == "running").await;
+        assert_eq!(world.pipeline.stop(), 0);
+        assert!(begin.elapsed() < Duration::from_secs(7), "{:?}\n{}", begin.elapsed(), world.pipeline.log());
+    }
+}
+
 #[tokio::test]
 async fn the_matrix_prints_every_kind_for_every_target() {
     let output = std::process::Command::new(binary()).args(["matrix", "--json"]).output().unwrap();
@@ -161,7 +177,7 @@ async fn metric(pipeline: &Pipeline, line: &str) {
     panic!("{what} is not there:\n{last}");
 }
 
-async fn ready(pipeline: &Pipeline, code: u16) -> String {
+pub async fn ready(pipeline: &Pipeline, code: u16) -> String {
     let mut last = (0, String::new());
     for _ in 0..500 {
         last = page(pipeline, "/readyz").await;

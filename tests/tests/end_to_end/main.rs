@@ -11,5 +11,7 @@ mod load;
 mod model;
 mod mysql;
 mod order;
+mod restart;
+mod terminal;
 mod way_out;
 mod world;

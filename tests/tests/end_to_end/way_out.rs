@@ -9,6 +9,7 @@ use tests::{
 };
 
 use crate::{
+    command::ready,
     load::Load,
     world::{Options, World},
 };
@@ -211,4 +212,45 @@ async fn a_stopped_sink_leaves_the_other_going_on() {
         let found = compare::differences(&mut world.source, ("two_sinks", table), &other, ("public", table)).await;
         assert!(found.is_empty(), "{found:#?}\nlog:\n{}", world.pipeline.log());
     }
+}
+
+/// A sink whose server lets it in no more, while another one runs: only that one ends, and what it waits for is applied later.
+#[tokio::test]
+async fn a_sink_that_is_refused_while_it_runs_leaves_the_other_going_on() {
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v DATE);\nINSERT INTO t VALUES (1, NULL);";
+    let mut world = World::new("refused_sink", setup, &["t"]).await;
+    let admin = postgres::Session::fresh_database("refused_sink_other").await;
+    admin
+        .run("DROP ROLE IF EXISTS refused_loader; CREATE ROLE refused_loader LOGIN PASSWORD 'x'; ALTER DATABASE refused_sink_other OWNER TO refused_loader")
+        .await;
+    let url = postgres::database_url("refused_sink_other").replace("postgres:test@", "refused_loader:x@");
+    let config = std::fs::read_to_string(&world.pipeline.config).unwrap();
+    world.pipeline.reconfigure(&format!("{config}  other:\n    target: postgres\n    url: {url}\n    schema: public\n"));
+    world.start();
+    admin
+        .run("ALTER ROLE refused_loader NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'refused_loader'")
+        .await;
+    world.source.run("INSERT INTO t VALUES (2, '2024-01-02')").await;
+    let body = ready(&world.pipeline, 503).await;
+    let refused = "role \"refused_loader\" is not permitted to log in";
+    assert!(body.contains("other: stopped") && body.contains(refused) && body.contains("target: running"), "{body}");
+    let sinks = &world.pipeline.status()["sinks"];
+    assert_eq!((&sinks["target"]["state"], &sinks["other"]["state"]), (&"running".into(), &"stopped".into()), "{sinks}");
+    assert!(sinks["other"]["message"].as_str().unwrap().contains(refused), "{sinks}");
+    world.source.run("INSERT INTO t VALUES (3, '2024-01-03')").await;
+    eventually("the other sink goes on", Duration::from_secs(20), async || world.count("t").await == 3).await;
+    assert!(world.pipeline.is_running());
+
+    // With the source stopped too nothing goes on: an error has the say over a stop.
+    world.source.run("SET sql_mode = ''").await;
+    world.source.run("INSERT INTO t VALUES (4, '0000-00-00')").await;
+    assert_eq!(world.pipeline.exit(Duration::from_secs(30)), 1, "{}", world.pipeline.log());
+    world.source.run("UPDATE t SET v = NULL WHERE id = 4").await;
+    admin.run("ALTER ROLE refused_loader LOGIN").await;
+    succeeds(&world, &["reload"], &["refused_sink.t"]);
+    world.pipeline.start();
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    let found = compare::differences(&mut world.source, ("refused_sink", "t"), &admin, ("public", "t")).await;
+    assert!(found.is_empty(), "{found:#?}\nlog:\n{}", world.pipeline.log());
 }

@@ -4,9 +4,9 @@ use super::load_process;
 use crate::{
     cli::Run,
     exit::{Exit, Failure},
-    process,
+    process::{self, Role},
 };
 
 pub async fn run(args: Run) -> Result<Exit, Failure> {
-    process::run(load_process(&args.file, args.admin)?).await
+    process::run(load_process(&args.file, args.admin)?, Role::Everything).await
 }

@@ -36,7 +36,7 @@ pub(super) fn kafka(section: &Section<'_>) -> Option<KafkaTopics> {
     let tls = broker_tls(section);
     let sasl = section.section("sasl").and_then(|s| sasl(&s));
     let registry_auth = section.section("registry_auth").map_or(RegistryAuth::None, |s| registry_auth(&s));
-    let registry_tls = section.section("registry_tls").map(|_| tls_of(section, "registry_tls"));
+    let registry_tls = section.get("registry_tls").map(|_| tls_of(section, "registry_tls"));
     let properties = section.get("properties").map(Node::entries).unwrap_or_default();
     let properties = properties.into_iter().filter_map(|(name, node)| Some((allowed(name, &node)?, node.secret()?))).collect();
     let topics = KafkaTopics {
@@ -82,7 +82,7 @@ fn registry(node: &Node<'_>) -> Option<Url> {
 
 /// A broker speaks TLS at an address or does not: there is nothing to prefer.
 fn broker_tls(kafka: &Section<'_>) -> Option<Tls> {
-    kafka.section("tls")?;
+    kafka.get("tls")?;
     let tls = tls_of(kafka, "tls");
     (tls.mode != TlsMode::Disable).then_some(tls)
 }

@@ -38,7 +38,50 @@ pub(super) fn sinks(node: &Node<'_>, source: Option<&Source>) -> Option<BTreeMap
             good.then_some((name, sink))
         })
         .collect();
-    sinks.into_iter().collect()
+    let sinks = sinks.into_iter().collect();
+    if let (Some(sinks), Some(source)) = (&sinks, source) {
+        written_twice(node, sinks, source);
+    }
+    sinks
+}
+
+/// A target table has one writer: progress of two would speak of each other's rows.
+fn written_twice(node: &Node<'_>, sinks: &BTreeMap<String, Sink>, source: &Source) {
+    let mut writers: BTreeMap<(String, u16, &str, &str, &str), String> = BTreeMap::new();
+    for (name, node) in node.entries() {
+        let Some(sink) = sinks.get(&name) else { continue };
+        let (host, port, database) = place(sink);
+        for id in source.tables.iter().map(|captured| &captured.table) {
+            let schema = sink.schema.as_deref().unwrap_or(&id.namespace);
+            let rename = sink.table(id).rename.as_deref();
+            let table = rename.unwrap_or(&id.name);
+            let key = if rename.is_some() { format!("sinks.{name}.tables.{id}.rename") } else { format!("sinks.{name} (table {id})") };
+            match writers.get(&(host.clone(), port, database, schema, table)) {
+                // A source table that is named twice is said there.
+                Some(other) if *other == key => {}
+                Some(other) => node.problem(format!(
+                    "{key} writes the table {schema}.{table} of {host}:{port}/{database}, and so does {other}; give one of them another \
+                     schema or rename"
+                )),
+                None => {
+                    writers.insert((host.clone(), port, database, schema, table), key);
+                }
+            }
+        }
+    }
+}
+
+/// Host, port and database of a sink, with what stands for what is not said.
+fn place(sink: &Sink) -> (String, u16, &str) {
+    let url = &sink.url;
+    let host = url.host.to_ascii_lowercase();
+    let host = if matches!(host.as_str(), "localhost" | "::1") { "127.0.0.1".to_owned() } else { host };
+    match sink.target {
+        TargetEngine::Postgres => {
+            let user = url.user.as_deref().unwrap_or("postgres");
+            (host, url.port.unwrap_or(5432), url.database.as_deref().unwrap_or(user))
+        }
+    }
 }
 
 fn sink(name: &str, node: &Node<'_>, source: Option<&Source>) -> Option<Sink> {

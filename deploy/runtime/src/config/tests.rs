@@ -149,7 +149,7 @@ fn all_problems_are_said_at_once_with_key_line_and_nearest_name() {
 pipeline: a shop
 topics:
   transport: kafka
-  kafka: { brokers: x }
+  kafka: { brokers: 'a:1,b:x', tls: { mode: prefer }, sasl: { mechanism: PLAIN, user: u }, properties: { acks: 1 } }
   truncat: stop
 source:
   engine: mysq
@@ -173,8 +173,11 @@ sinks:
         problems(text),
         [
             "shop.yaml: line 1: pipeline: \"a shop\" is no name; use at most 40 letters, digits, _, - and .",
-            "shop.yaml: line 3: topics.transport: kafka: the Kafka transport is not built yet",
-            "shop.yaml: line 4: topics.kafka: the Kafka transport is not built yet",
+            "shop.yaml: line 4: topics.kafka.brokers: \"b:x\" is not a broker's address; write host:port, several with commas between them",
+            "shop.yaml: line 4: topics.kafka.registry: is missing; write for example registry: \"http://127.0.0.1:8081\"",
+            "shop.yaml: line 4: topics.kafka.tls: has mode: prefer, which a broker cannot be asked for; write disable, require, verify-ca or verify-full",
+            "shop.yaml: line 4: topics.kafka.sasl: needs user and password for this mechanism",
+            "shop.yaml: line 4: topics.kafka.properties.acks: is not for the configuration to set (always all)",
             "shop.yaml: line 5: topics.truncat: unknown key; did you mean truncate?",
             "shop.yaml: line 7: source.engine: \"mysq\" is not one of mysql, postgres, sqlserver, odbc; did you mean mysql?",
             "shop.yaml: line 8: source.url: the environment variable INSTAR_NO_SUCH_PASSWORD is not set",
@@ -190,6 +193,32 @@ sinks:
             "shop.yaml: line 22: sinks.lake.target: fabric: the Fabric sink is not built yet",
         ]
     );
+}
+
+#[test]
+fn a_kafka_cluster_is_taken_with_all_that_is_said_of_it() {
+    let text = |kafka: &str| {
+        format!(
+            "pipeline: shop\ntopics: {{ transport: kafka, kafka: {{ {kafka} }} }}\nsource: {{ engine: mysql, url: 'mysql://u@h/d', tables: [a] }}\nsinks: {{}}\n"
+        )
+    };
+    let kafka = |text: &str| match load(text).unwrap().topics.transport {
+        Transport::Kafka(kafka) => kafka,
+        Transport::Local(_) => panic!("not the broker's"),
+    };
+    let least = kafka(&text("brokers: 'b1,b2:9093', registry: 'http://r:8081'"));
+    assert_eq!((least.brokers.as_str(), least.partitions, least.replication), ("b1:9092,b2:9093", 1, 1));
+    assert_eq!((&least.tls, &least.sasl, &least.registry_auth), (&None, &None, &RegistryAuth::None));
+    let all = kafka(&text(
+        "brokers: [b], registry: 'https://r/x', partitions: 4, replication: 3, properties: { linger.ms: 20 }, tls: { ca: ca.pem }, \
+         sasl: { mechanism: SCRAM-SHA-512, username: u, password: p }, registry_auth: { token: t }",
+    ));
+    assert_eq!((all.partitions, all.replication), (4, 3));
+    assert_eq!(all.properties, [("linger.ms".to_owned(), Secret::new("20"))].into());
+    let tls = Tls { mode: TlsMode::VerifyFull, ca: Some("ca.pem".into()), certificate: None, key: None };
+    assert_eq!((all.tls.as_ref(), &all.registry_tls), (Some(&tls), &tls));
+    let sasl = Sasl::Password { mechanism: SaslMechanism::ScramSha512, user: "u".into(), password: Secret::new("p") };
+    assert_eq!((all.sasl, all.registry_auth), (Some(sasl), RegistryAuth::Bearer(Secret::new("t"))));
 }
 
 #[test]
@@ -264,6 +293,37 @@ fn names_that_contradict_each_other_are_found() {
             "shop.yaml: line 13: sinks.warehouse.tables.shop.ordesr: shop.ordesr is not among source.tables; did you mean shop.orders?",
         ]
     );
+}
+
+#[test]
+fn a_target_table_has_one_writer() {
+    let text = LEAST.replace(
+        "    url: postgres://loader@127.0.0.1/warehouse\n",
+        "    url: postgres://loader@127.0.0.1/warehouse\n    tables: { customers: { rename: orders } }\n  \
+         again:\n    target: postgres\n    url: postgres://other@LOCALHOST:5432/warehouse\n    tables: { orders: { rename: o } }\n  \
+         apart:\n    target: postgres\n    url: postgres://loader@127.0.0.1/warehouse\n    schema: apart\n  \
+         elsewhere:\n    target: postgres\n    url: postgres://loader@127.0.0.1:5433/warehouse\n  \
+         other:\n    target: postgres\n    url: postgres://loader@127.0.0.1/other\n  \
+         last:\n    target: postgres\n    url: postgres://127.0.0.1/warehouse\n    schema: shop\n    tables: { customers: { rename: c } }\n",
+    );
+    let twice = |line: u32, sink: &str, key: &str, table: &str, other: &str| {
+        format!(
+            "shop.yaml: line {line}: sinks.{sink}: {key} writes the table shop.{table} of 127.0.0.1:5432/warehouse, and so does {other}; \
+             give one of them another schema or rename"
+        )
+    };
+    let renamed = "sinks.warehouse.tables.shop.customers.rename";
+    assert_eq!(
+        problems(&text),
+        [
+            twice(7, "warehouse", renamed, "orders", "sinks.warehouse (table shop.orders)"),
+            twice(25, "last", "sinks.last (table shop.orders)", "orders", "sinks.warehouse (table shop.orders)"),
+        ]
+    );
+    // Under the names that it has left, a table is in nobody's way.
+    let again = problems(&text.replace("tables: { orders: { rename: o } }", "create: true"));
+    assert_eq!(again.len(), 3, "{again:?}");
+    assert_eq!(again[1], twice(11, "again", "sinks.again (table shop.orders)", "orders", "sinks.warehouse (table shop.orders)"));
 }
 
 #[test]

@@ -164,7 +164,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn check_keep(&self, name: &str, keep: Keep) -> Result<(), KafkaError> {
+    /// Whether the topic, which is there, keeps what it must.
+    pub fn check_keep(&self, name: &str, keep: Keep) -> Result<(), KafkaError> {
         let wrong: Vec<String> = match keep {
             Keep::Broker => return Ok(()),
             Keep::Newest => self.differing(name, &[("cleanup.policy", "compact")])?,
@@ -204,17 +205,32 @@ impl Cluster {
     }
 
     /// The end of each lane, behind everything that was written: what is committed later comes at or above it.
-    #[expect(unsafe_code, reason = "the client library's own interface")]
     pub fn written(&self, topic: &str, lanes: u32) -> Result<Vec<u64>, KafkaError> {
-        // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::ends(self.admin.inner().native_ptr(), topic, lanes, Isolation::Written, REQUEST) }
+        self.ends(topic, lanes, Isolation::Written)
     }
 
     /// The end of each lane, behind what readers of committed records see.
-    #[expect(unsafe_code, reason = "the client library's own interface")]
     pub fn committed(&self, topic: &str, lanes: u32) -> Result<Vec<u64>, KafkaError> {
+        self.ends(topic, lanes, Isolation::Committed)
+    }
+
+    fn ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
+        match self.ask_ends(topic, lanes, isolation) {
+            Err(KafkaError::Transient(_)) => {
+                // After a broker's restart the library asks with what it knew of the topic before, again and again, until it is told
+                // to look anew.
+                let looked = self.admin.inner().fetch_metadata(Some(topic), REQUEST);
+                looked.map_err(|e| sorted(&format!("topic {topic}"), &e))?;
+                self.ask_ends(topic, lanes, isolation)
+            }
+            result => result,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the client library's own interface")]
+    fn ask_ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
         // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::ends(self.admin.inner().native_ptr(), topic, lanes, Isolation::Committed, REQUEST) }
+        unsafe { describe::ends(self.admin.inner().native_ptr(), topic, lanes, isolation, REQUEST) }
     }
 
     /// How many members a consumer group has.

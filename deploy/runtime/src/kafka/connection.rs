@@ -8,7 +8,7 @@ use std::{
 };
 
 use rdkafka::{
-    ClientConfig, ClientContext,
+    ClientConfig, ClientContext, Message as _,
     client::OAuthToken,
     config::RDKafkaLogLevel,
     consumer::ConsumerContext,
@@ -86,6 +86,8 @@ struct Heard {
     refused: Option<String>,
     /// Why brokers cannot be reached just now.
     unreachable: Option<String>,
+    /// The first record that was not delivered: why, and its topic.
+    undelivered: Option<(RDKafkaErrorCode, String)>,
 }
 
 impl Context {
@@ -109,6 +111,11 @@ impl Context {
     /// Why the broker could not be reached the last time that it could not.
     pub fn unreachable(&self) -> Option<String> {
         self.heard().unreachable.clone()
+    }
+
+    /// Why the first record that failed was not delivered, and its topic.
+    pub fn undelivered(&self) -> Option<(RDKafkaErrorCode, String)> {
+        self.heard().undelivered.clone()
     }
 
     /// After something has worked.
@@ -166,8 +173,14 @@ impl ProducerContext<NoCustomPartitioner> for Context {
 
     /// Only failures are reported (`delivery.report.only.error`); the transaction's commit fails with them.
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if let Err((error, _)) = result {
-            tracing::debug!(%error, "a record was not delivered");
+        if let Err((error, record)) = result
+            && let Some(code) = error.rdkafka_error_code()
+        {
+            tracing::debug!(%error, topic = record.topic(), "a record was not delivered");
+            // Purging is how others end once the first has failed.
+            if !matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) {
+                self.heard().undelivered.get_or_insert_with(|| (code, record.topic().to_owned()));
+            }
         }
     }
 }

@@ -174,7 +174,7 @@ pub(super) unsafe fn ends(
                 let place = &*raw::rd_kafka_ListOffsetsResultInfo_topic_partition(*info);
                 match RDKafkaErrorCode::from(place.err) {
                     RDKafkaErrorCode::NoError => {}
-                    RDKafkaErrorCode::UnknownTopicOrPartition => {
+                    RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownPartition | RDKafkaErrorCode::UnknownTopic => {
                         return Err(KafkaError::Topic(format!("{what}, partition {}: is not there", place.partition)));
                     }
                     _ => return Err(failed(&what, place.err)),

@@ -62,15 +62,22 @@ impl Reader {
             ("enable.auto.offset.store", "false"),
             ("enable.partition.eof", "true"),
             ("check.crcs", "true"),
-            // A queue that was full is filled again at once.
-            ("fetch.queue.backoff.ms", "5"),
-            ("fetch.wait.max.ms", "50"),
-            ("fetch.error.backoff.ms", "50"),
         ];
         for (key, value) in ours {
             config.set(key, value);
         }
-        config.set("queued.max.messages.kbytes", lane_kbytes.to_string());
+        let ahead = lane_kbytes.to_string();
+        let unless_given = [
+            // A queue that was full is filled again at once.
+            ("fetch.queue.backoff.ms", "5"),
+            // The end of a lane is told by the first answer that brings nothing, so this late: a boundary behind a marker waits for it.
+            ("fetch.wait.max.ms", "10"),
+            ("fetch.error.backoff.ms", "50"),
+            ("queued.max.messages.kbytes", &ahead),
+        ];
+        for (key, value) in unless_given.into_iter().filter(|(key, _)| !topics.properties.contains_key(*key)) {
+            config.set(key, value);
+        }
         let consumer = BaseConsumer::from_config_and_context(&config, Context::new(topics));
         let consumer = Arc::new(consumer.map_err(|e| sorted("topics.kafka", &e))?);
         let ended = Arc::new(AtomicBool::new(false));

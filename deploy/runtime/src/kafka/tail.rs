@@ -46,10 +46,22 @@ impl Tail {
     ///
     /// # Errors
     ///
-    /// `Absent` where the topic begins behind `from`: records are gone.
-    pub fn read<E: From<KafkaError>>(&mut self, from: u64, mut each: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<u64, E> {
+    /// `Absent` where the topic begins behind `from`, or ends before it: records are gone.
+    pub fn read<E: From<KafkaError>>(&mut self, from: u64, each: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<u64, E> {
+        self.read_to(from, 0, each)
+    }
+
+    /// The same to `goal` at least, which is known to be written: what this process has just committed can be read a moment later only,
+    /// when its marker is there.
+    pub fn read_to<E: From<KafkaError>>(
+        &mut self,
+        from: u64,
+        goal: u64,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<u64, E> {
         let (low, end) = self.reader.bounds(&self.topic, 0)?;
-        if from < low {
+        let end = end.max(goal);
+        if from < low || from > end {
             return Err(self.absent(from, low, end).into());
         }
         if end <= from && self.lane.is_some() && self.next == from {

@@ -104,14 +104,18 @@ impl World {
     /// Runs until everything is published and copied.
     pub async fn until_caught_up(&mut self) -> Ended {
         let (server, log) = (self.server.clone(), self.log.clone());
-        // The status may be that of a run before: commands that are not taken are seen in the log.
-        let commands_taken = move || {
+        // The status may be that of a run before: what was taken since, and is not done, is seen in the log.
+        let nothing_left = move || {
             let commands = log.find(&names::commands(PREFIX)).map_or(0, |topic| log.ends(&topic)[0]);
             let progress = log.find(&names::progress(PREFIX)).and_then(|topic| log.newest(&topic, 0).expect("read"));
-            progress.is_some_and(|record| read_progress(&record).expect("progress").command == commands)
+            progress.is_some_and(|record| {
+                let progress = read_progress(&record).expect("progress");
+                let begun = progress.tables.values().all(|t| t.retired || (t.copy.is_none() && t.begin.is_none()));
+                begun && progress.command == commands
+            })
         };
         let there = |s: &SourceStatus| s.position == server.end().to_string() && !s.tables.is_empty();
-        self.until(|s| there(s) && s.tables.values().all(Option::is_none) && commands_taken()).await
+        self.until(|s| there(s) && s.tables.values().all(Option::is_none) && nothing_left()).await
     }
 
     /// Runs the loop to its own end.

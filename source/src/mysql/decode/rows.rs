@@ -1,11 +1,8 @@
 //! Rows events: which rows of which table, and their encoding.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
-use schemas::{
-    types::Repr,
-    wire::{codec::Reader, envelope::Op},
-};
+use schemas::wire::envelope::Op;
 
 use super::{
     Malformed,
@@ -14,7 +11,6 @@ use super::{
     cursor::Cursor,
     plan::{Cell, Misfit, Plan, Planned},
     table_map::TableMap,
-    temporal,
 };
 use crate::{
     engine::{Row, RowSink},
@@ -137,6 +133,7 @@ impl Encoder {
             at = self.locate(rows, plan, at, whole).map_err(|problem| broken(rows, &problem.to_string()))?;
             if count >= skip {
                 self.row(rows, plan, out)?;
+                out.end();
             }
             count += 1;
         }
@@ -231,63 +228,5 @@ fn stop(rows: &Rows, misfit: &Misfit, key: &str) -> CaptureError {
 
 /// A row's key for messages: `id=1, code='x'`.
 pub fn key_text(fields: &[Planned], key: &[u8]) -> String {
-    if fields.is_empty() {
-        return "without a key".into();
-    }
-    let mut reader = Reader::new(key);
-    let mut text = String::new();
-    for field in fields {
-        let comma = if text.is_empty() { "" } else { ", " };
-        let value = value_text(&mut reader, &field.repr, field.nullable).unwrap_or_else(|_| "?".into());
-        let _ = write!(text, "{comma}{}={value}", field.name);
-    }
-    text
-}
-
-fn value_text(reader: &mut Reader<'_>, repr: &Repr, nullable: bool) -> Result<String, schemas::wire::WireError> {
-    if nullable && !reader.some()? {
-        return Ok("NULL".into());
-    }
-    Ok(match repr {
-        Repr::Boolean => reader.boolean()?.to_string(),
-        Repr::Int | Repr::Long | Repr::TimeMicros => reader.long()?.to_string(),
-        Repr::Float => reader.float()?.to_string(),
-        Repr::Double => reader.double()?.to_string(),
-        Repr::String | Repr::Uuid => format!("'{}'", reader.string()?),
-        Repr::Bytes => hex(reader.bytes()?),
-        Repr::Decimal { scale, .. } => {
-            let bytes = reader.bytes()?;
-            if bytes.len() > 16 { hex(bytes) } else { decimal_text(bytes, *scale) }
-        }
-        Repr::Date => {
-            let (year, month, day) = temporal::civil_from_days(reader.long()?);
-            format!("'{year:04}-{month:02}-{day:02}'")
-        }
-        Repr::LocalTimestampMicros | Repr::TimestampMicros => {
-            let micros = reader.long()?;
-            let (year, month, day) = temporal::civil_from_days(micros.div_euclid(86_400_000_000));
-            let mut time = Vec::new();
-            temporal::time_text(&mut time, micros.rem_euclid(86_400_000_000), 6);
-            format!("'{year:04}-{month:02}-{day:02} {}'", String::from_utf8_lossy(&time))
-        }
-        Repr::Array(_) => "…".into(),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn decimal_text(bytes: &[u8], scale: u16) -> String {
-    let sign = if bytes.first().is_some_and(|b| *b >= 0x80) { -1 } else { 0 };
-    let value = bytes.iter().fold(sign, |value: i128, byte| (value << 8) | i128::from(*byte));
-    if scale == 0 {
-        return value.to_string();
-    }
-    let digits = format!("{:0width$}", value.unsigned_abs(), width = usize::from(scale) + 1);
-    let (whole, part) = digits.split_at(digits.len() - usize::from(scale));
-    format!("{}{whole}.{part}", if value < 0 { "-" } else { "" })
+    crate::key::text(fields.iter().map(|field| (field.name.as_str(), &field.repr, field.nullable)), key)
 }

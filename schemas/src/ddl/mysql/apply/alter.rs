@@ -392,7 +392,7 @@ fn fill(column: &Column) -> Result<Fill, Fault> {
         None if column.nullable => Fill::Null,
         None => match implicit(mysql(column)?) {
             Some(value) => Fill::Implicit(value),
-            None => Fill::Volatile("the server's own value for NOT NULL".into()),
+            None => Fill::Volatile("(the server's own value)".into()),
         },
     })
 }

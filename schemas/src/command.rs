@@ -1,5 +1,6 @@
 //! Operator commands, as the commands topic holds them: one JSON object a record.
 
+use crate::table::TableId;
 use serde::{Deserialize, Serialize};
 
 /// What a person asks of the source.
@@ -29,6 +30,14 @@ impl Command {
     /// Reads a record; the error says what is wrong with it.
     pub fn parse(record: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(record).map_err(|e| e.to_string())
+    }
+
+    /// Whether it asks for a reload of this table.
+    pub fn reloads(&self, id: &TableId) -> bool {
+        match self {
+            Command::Reload { table, .. } => table.as_ref().is_none_or(|name| *name == id.to_string()),
+            Command::Pause | Command::Resume | Command::Accept { .. } => false,
+        }
     }
 
     /// The record's bytes.

@@ -1,0 +1,7 @@
+//! The publisher on a real broker (INSTAR_TEST_KAFKA…) and a real registry (INSTAR_TEST_REGISTRY…).
+
+mod publisher;
+mod registry;
+mod security;
+mod topic;
+mod world;
