@@ -133,6 +133,25 @@ fn lanes_move_forwards_only_and_by_compare_and_set() {
 }
 
 #[test]
+fn lanes_of_a_topic_made_anew_are_moved_backwards_once() {
+    let mut first = event(1, EventKind::Initial, &["a"], 0);
+    let mut again = event(2, EventKind::Reload, &["a"], 0);
+    first.tables[0].topic_id = Some("old".into());
+    again.tables[0].topic_id = Some("new".into());
+    again.tables[0].boundaries = vec![3];
+    let events = events(&[first, again]);
+    let mut ledger = ledger(&[LedgerChange::Decided(1), LedgerChange::MoveLanes(vec![(lane("a"), LanePosition { epoch: 1, ..at(500) })])]);
+    let Some(Step::Record(changes)) = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run)) else { panic!("nothing to record") };
+    let to = LanePosition { position: 3, seq: ledger.position(&id("a"), 0).seq, epoch: 2 };
+    assert_eq!(changes, [LedgerChange::ResetLanes(vec![(lane("a"), to)])]);
+    ledger.apply(&changes[0]).unwrap();
+    assert_eq!(ledger.position(&id("a"), 0), to);
+    // A second time it is in order, wherever its rows have brought it.
+    let next = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run));
+    assert!(!matches!(&next, Some(Step::Record(changes)) if matches!(changes[0], LedgerChange::ResetLanes(_))), "{next:?}");
+}
+
+#[test]
 fn a_queue_keeps_its_order() {
     let queue = |epoch| LedgerChange::Queue { table: id("a"), epoch };
     let unqueue = |epoch| LedgerChange::Unqueue { table: id("a"), epoch };
