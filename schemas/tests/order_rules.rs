@@ -384,6 +384,32 @@ fn a_chunk_counts_when_the_stream_has_passed_it_without_a_change() {
 }
 
 #[test]
+fn a_chunk_that_is_cut_counts_when_all_its_parts_do() {
+    let mut source = source(vec![table("a")]);
+    let bound = |key: &str| Some(vec![key.to_owned()]);
+    source.planned(&id("a"), bound("9"));
+    source.planned(&id("a"), None);
+    let parts = source.unread(&id("a"));
+    source.cut(&id("a"), &parts[0], vec!["3".into()]);
+    // The open end too; a part that is not there any more, or read already, is not cut.
+    source.cut(&id("a"), &parts[1], vec!["12".into()]);
+    source.cut(&id("a"), &parts[0], vec!["4".into()]);
+    let chunk = |above, up_to| Unread::Chunk { above, up_to };
+    let cut = [chunk(None, bound("3")), chunk(bound("3"), bound("9")), chunk(bound("9"), bound("12")), chunk(bound("12"), None)];
+    assert_eq!(source.unread(&id("a")), cut);
+    for (number, part) in cut.iter().enumerate() {
+        assert_eq!(source.copying().count(), 1, "{number} parts are read");
+        source.read(&id("a"), part, 10, 1);
+    }
+    assert_eq!(source.copying().count(), 0);
+    let mut read = self::source(vec![table("a")]);
+    read.planned(&id("a"), None);
+    read.read(&id("a"), &chunk(None, None), 13, 5);
+    read.cut(&id("a"), &chunk(None, None), vec!["3".into()]);
+    assert_eq!(read.unread(&id("a")), []);
+}
+
+#[test]
 fn a_key_that_changed_without_all_columns_is_read_again() {
     let mut source = source(vec![table("a")]);
     source.planned(&id("a"), None);
