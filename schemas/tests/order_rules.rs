@@ -136,9 +136,9 @@ fn lanes_move_forwards_only_and_by_compare_and_set() {
 fn lanes_of_a_topic_made_anew_are_moved_backwards_once() {
     let mut first = event(1, EventKind::Initial, &["a"], 0);
     let mut again = event(2, EventKind::Reload, &["a"], 0);
-    first.tables[0].topic_id = Some("old".into());
-    again.tables[0].topic_id = Some("new".into());
-    again.tables[0].boundaries = vec![3];
+    Arc::make_mut(&mut first).tables[0].topic_id = Some("old".into());
+    let part = &mut Arc::make_mut(&mut again).tables[0];
+    (part.topic_id, part.boundaries) = (Some("new".into()), vec![3]);
     let events = events(&[first, again]);
     let mut ledger = ledger(&[LedgerChange::Decided(1), LedgerChange::MoveLanes(vec![(lane("a"), LanePosition { epoch: 1, ..at(500) })])]);
     let Some(Step::Record(changes)) = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run)) else { panic!("nothing to record") };
