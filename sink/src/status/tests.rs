@@ -269,7 +269,7 @@ fn wait_is_settled_behind_a_hold_and_caught_up_without_one() {
     let (events, ends) = (events(), ends());
     let goal = Goal::new(&events, &ends);
     let held = standing("warehouse", &sink(ledger()), &events, &goal);
-    assert_eq!(held, Standing::Held("sink warehouse holds shop.orders".into()));
+    assert_eq!(held, Standing::Held("sink warehouse holds shop.orders: `note` is dropped. Reload the table.".into()));
     assert_eq!((held.exit(Until::Settled), held.exit(Until::CaughtUp), held.exit_at_timeout()), (Some(4), None, 4));
 
     let mut free = ledger();

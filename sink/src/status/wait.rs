@@ -11,7 +11,7 @@ use schemas::{
     },
 };
 
-use super::{Liveness, SinkSnapshot, captured, stop_message};
+use super::{Liveness, SinkSnapshot, captured, hold_message, stop_message};
 
 /// What a `wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,10 +119,14 @@ pub fn standing(name: &str, sink: &SinkSnapshot, events: &[SchemaEvent], goal: &
     if ledger.decided < goal.epoch {
         return Standing::Behind(format!("sink {name}: epoch {} of {} is decided", ledger.decided, goal.epoch));
     }
-    let held = || ledger.held.keys().chain(ledger.queued.keys());
-    if held().next().is_some() {
-        let tables: Vec<String> = held().map(ToString::to_string).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-        return Standing::Held(format!("sink {name} holds {}", tables.join(", ")));
+    let mut held: BTreeMap<_, _> = ledger.queued.keys().map(|id| (id, String::new())).collect();
+    held.extend(ledger.held.iter().map(|(id, hold)| {
+        let reason = hold_message(sink, id, hold);
+        (id, format!(": {}", reason.strip_prefix(&format!("table {id}: ")).unwrap_or(&reason)))
+    }));
+    if !held.is_empty() {
+        let tables: Vec<String> = held.into_iter().map(|(id, why)| format!("{id}{why}")).collect();
+        return Standing::Held(format!("sink {name} holds {}", tables.join("; ")));
     }
     match missing.first() {
         Some(lane) => Standing::Behind(format!("sink {name}: rows of {} lane {} wait", lane.table, lane.lane)),

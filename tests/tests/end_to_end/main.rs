@@ -6,6 +6,7 @@ mod apart;
 mod bad_input;
 mod broker;
 mod change;
+mod change_list;
 mod command;
 mod copy;
 mod crash;
