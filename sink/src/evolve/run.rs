@@ -87,6 +87,7 @@ impl<T: Target, C: Consumer> Decider<T, C> {
             Attempt::Done(after) => return Ok(*after),
             Attempt::Failed(reason) => reason,
         };
+        tracing::warn!(sink = %self.sink.name, table = %run.table, epoch = run.epoch, %reason, "schema change cannot be made");
         let changes = failed(job, &run, &at(event, &reason), &[]);
         self.record(job, ledger, changes).await
     }

@@ -221,9 +221,11 @@ pub async fn carry_out(connection: &Connection, sink: SinkId, change: &LedgerCha
                 Hold::Change { epoch } => ("change", epoch),
                 Hold::Value { epoch } => ("value", epoch),
             };
-            // A table that is held already stays held at what it is held at.
+            // A table that is held already stays held at what it is held at; why its approved change failed is the newer reason.
             let sql = "INSERT INTO instar.holds (sink, namespace, name, kind, epoch, reason, proposed) \
-                       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (sink, namespace, name) DO NOTHING";
+                       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (sink, namespace, name) \
+                       DO UPDATE SET reason = EXCLUDED.reason \
+                       WHERE (holds.kind, EXCLUDED.kind, holds.epoch) = ('change', 'change', EXCLUDED.epoch)";
             run(connection, sink, sql, Some(table), &[&kind, &signed(*epoch)?, reason, proposed]).await
         }
         LedgerChange::Unhold(table) => delete(connection, sink, "holds", table).await,
