@@ -3,13 +3,12 @@
 
     plain_avro.py BROKERS REGISTRY TOPIC [NAME=VALUE …]     more settings of the Kafka client
 
-Decimals, dates and times are strings, bytes are hexadecimal; a record without a value has the op null.
+Decimals, floats, dates and times are strings, bytes are hexadecimal; a record without a value has the op null.
 """
 import datetime
 import decimal
 import io
 import json
-import math
 import struct
 import sys
 import urllib.request
@@ -60,8 +59,8 @@ def printable(value):
             return value.strftime("%Y-%m-%d %H:%M:%S.%f").rjust(26, "0")
         case datetime.date() | datetime.time() | uuid.UUID():
             return str(value)
-        case float() if not math.isfinite(value):
-            return str(value)
+        case float():
+            return repr(value)
         case _:
             return value
 

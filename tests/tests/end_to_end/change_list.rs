@@ -224,7 +224,11 @@ const CHANGES: [Change; 25] = [
             "INSERT INTO $t SELECT seq, TIMESTAMPADD(SECOND, seq, '1969-12-31 23:59:00') FROM seq_41_to_80",
         ],
         ddl: &["ALTER TABLE $t MODIFY v DATETIME(6)"],
-        after: &["INSERT INTO $t VALUES (101, '1000-01-01 00:00:00.000001')", "UPDATE $t SET v = '2024-01-01 00:00:00.999999' WHERE id % 3 = 0", LATER],
+        after: &[
+            "INSERT INTO $t VALUES (101, '1000-01-01 00:00:00.000001')",
+            "UPDATE $t SET v = '2024-01-01 00:00:00.999999' WHERE id % 3 = 0",
+            LATER,
+        ],
         expected: &[Applied],
     },
     Change {
@@ -388,7 +392,8 @@ async fn changes_held_by_a_policy_are_approved_kept_or_reloaded() {
     succeeds(&world, &["review", "keep"], kept.name);
     succeeds(&world, &["review", "approve"], key.name);
     let why = |world: &World| world.pipeline.status()["sinks"]["target"]["tables"]["change_list_held.key_widened"]["message"].to_string();
-    eventually("why a key cannot be approved is told", Duration::from_secs(20), async || why(&world).contains("cannot be run as it is")).await;
+    eventually("why a key cannot be approved is told", Duration::from_secs(20), async || why(&world).contains("cannot be run as it is"))
+        .await;
     succeeds(&world, &["reload"], key.name);
     world.pipeline.caught_up();
     approved.assert_outcomes(&world, &["approved"]);
