@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MariaDB of this Debian release, with a row binlog, on 127.0.0.1.
-#   mariadb.sh install | start | stop | status | kill | url | sql "SELECT 1"
+#   mariadb.sh install | start | stop | status | kill | remove | url | sql "SELECT 1"
 # Parameters: MARIADB_PORT (23306), MARIADB_NAME (mariadb: folder of its data), MARIADB_OPTIONS (more server options).
 # Users: root/test (everything), cdc/cdc (what a source needs).
 set -euo pipefail
@@ -51,8 +51,9 @@ case ${1:-} in
     say "MariaDB $(client -Nse 'SELECT VERSION()') on 127.0.0.1:$PORT" ;;
   stop) stop_pid "$PID" TERM ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
+  remove) stop_pid "$PID" TERM; rm -rf "$HOME_DIR" ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID"), port $PORT"; else echo down; exit 1; fi ;;
   url) echo "mysql://root:test@127.0.0.1:$PORT" ;;
   sql) shift; client -e "$*" ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | url | sql STATEMENTS" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | status | kill | remove | url | sql STATEMENTS" >&2; exit 2 ;;
 esac

@@ -306,7 +306,8 @@ pub struct Setup<'a> {
     pub source_url: &'a str,
     pub database: &'a str,
     pub tables: &'a [&'a str],
-    pub target_database: &'a str,
+    /// The target database's address.
+    pub target_url: &'a str,
     /// The sink's schema; empty: each database has its own.
     pub schema: &'a str,
     pub partitions: u32,
@@ -342,7 +343,7 @@ impl Setup<'_> {
             source = self.source_url,
             database = self.database,
             source_extra = self.source_extra,
-            target = crate::postgres::database_url(self.target_database),
+            target = self.target_url,
             schema = if self.schema.is_empty() { String::new() } else { format!("    schema: {}\n", self.schema) },
             sink_extra = self.sink_extra,
         )

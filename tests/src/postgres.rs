@@ -16,7 +16,11 @@ pub fn url() -> String {
 
 /// The same server, another database.
 pub fn database_url(database: &str) -> String {
-    let url = url();
+    database_at(&url(), database)
+}
+
+/// Another database of a server whose address has one.
+pub fn database_at(url: &str, database: &str) -> String {
     let (server, _) = url.rsplit_once('/').expect("an address with a database");
     format!("{server}/{database}")
 }
@@ -32,10 +36,14 @@ impl Session {
 
     /// A session in a database made anew.
     pub async fn fresh_database(name: &str) -> Session {
-        let admin = Session::connect(&url()).await;
+        Session::fresh_database_at(&url(), name).await
+    }
+
+    pub async fn fresh_database_at(url: &str, name: &str) -> Session {
+        let admin = Session::connect(url).await;
         admin.run(&format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")).await;
         admin.run(&format!("CREATE DATABASE \"{name}\"")).await;
-        Session::connect(&database_url(name)).await
+        Session::connect(&database_at(url, name)).await
     }
 
     pub async fn run(&self, sql: &str) {

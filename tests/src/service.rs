@@ -28,6 +28,10 @@ impl Service {
         Service::new("postgres", name, port(address) + slot)
     }
 
+    pub fn mariadb(name: &str, slot: u16) -> Service {
+        Service::new("mariadb", name, port(&crate::source::url("mariadb")) + 10 * slot)
+    }
+
     fn new(kind: &str, name: &str, port: u16) -> Service {
         let kind_upper = kind.to_uppercase();
         let environment = vec![(format!("{kind_upper}_NAME"), name.to_owned()), (format!("{kind_upper}_PORT"), port.to_string())];

@@ -280,7 +280,7 @@ impl Run<'_> {
             source_url: &self.source_url,
             database: "shop",
             tables: &tables,
-            target_database: &name,
+            target_url: &postgres::database_url(&name),
             schema: if self.case.databases.is_empty() { "public" } else { "" },
             partitions: 4,
             source_extra: extra,

@@ -153,7 +153,11 @@ async fn the_matrix_prints_every_kind_for_every_target() {
 
 /// An answer of the process's own pages: the code and the body.
 async fn page(pipeline: &Pipeline, path: &str) -> (u16, String) {
-    let log = pipeline.log();
+    page_of(&pipeline.log(), path).await
+}
+
+/// A page of the process with this log.
+pub async fn page_of(log: &str, path: &str) -> (u16, String) {
     let address = log.rsplit("status at http://").next().unwrap().split('/').next().unwrap().to_owned();
     let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap_or_else(|e| panic!("{address}: {e}"));
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();

@@ -14,6 +14,7 @@ mod load;
 mod model;
 mod mysql;
 mod order;
+mod outage;
 mod reader;
 mod restart;
 mod terminal;

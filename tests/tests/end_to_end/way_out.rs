@@ -172,7 +172,7 @@ async fn a_stopped_sink_leaves_the_other_going_on() {
         source_url: &source::url("mariadb"),
         database: "two_sinks",
         tables: &["two_sinks.t", "two_sinks.u"],
-        target_database: "two_sinks",
+        target_url: &postgres::database_url("two_sinks"),
         schema: "public",
         partitions: 4,
         source_extra: "",

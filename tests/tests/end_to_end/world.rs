@@ -17,6 +17,8 @@ pub struct World {
     pub tables: Vec<String>,
     /// The source server.
     pub source_url: String,
+    /// The target database.
+    pub target_url: String,
 }
 
 /// What differs from the usual.
@@ -27,6 +29,8 @@ pub struct Options<'a> {
     /// Lines under the sink, four spaces deep.
     pub sink: &'a str,
     pub source_url: Option<String>,
+    /// A target server of the test's own.
+    pub target_url: Option<String>,
     pub transport: Transport<'a>,
     /// A source and two instances of the sink, as processes of their own.
     pub apart: bool,
@@ -55,7 +59,8 @@ impl World {
         let mut session = source::Session::connect(&url).await;
         session.fresh_database(name).await;
         session.script(setup).await;
-        let target = postgres::Session::fresh_database(name).await;
+        let target_server = options.target_url.clone().unwrap_or_else(postgres::url);
+        let target = postgres::Session::fresh_database_at(&target_server, name).await;
         if options.transport == Transport::Kafka {
             kafka::Topics::shared().forget(name).await;
         }
@@ -68,6 +73,7 @@ impl World {
             pipeline,
             tables: tables.iter().map(|t| (*t).to_owned()).collect(),
             source_url: url,
+            target_url: postgres::database_at(&target_server, name),
         };
         world.configure(&options);
         world
@@ -85,7 +91,7 @@ impl World {
             source_url: &self.source_url,
             database: &self.name,
             tables: &tables,
-            target_database: &self.name,
+            target_url: &self.target_url,
             schema: "public",
             partitions: 4,
             source_extra: options.source,
@@ -105,6 +111,12 @@ impl World {
         let (code, printed) = self.pipeline.wait("settled", 60);
         assert_eq!(code, 3, "{printed}\nlog:\n{}", self.pipeline.log());
         printed
+    }
+
+    /// New sessions at both sides, whose servers were started again.
+    pub async fn reconnect(&mut self) {
+        self.source = self.session().await;
+        self.target = postgres::Session::connect(&self.target_url).await;
     }
 
     /// A further session at the source, in the test's database.

@@ -74,7 +74,7 @@ impl Bench {
             source_url: &source_url,
             database: NAME,
             tables: &["bench.t"],
-            target_database: NAME,
+            target_url: &postgres::database_url(NAME),
             schema: "public",
             partitions: 4,
             source_extra: &format!("  snapshot: {{ mode: {snapshot} }}\n"),
