@@ -196,3 +196,72 @@ async fn a_plain_avro_consumer_reads_each_record_under_the_shape_that_its_row_ha
     // No record without a value: topics carry no tombstones.
     assert!(records.iter().all(|r| r["op"].is_string()), "{records:?}");
 }
+
+/// What Flink makes of a topic: the rows that are left when its changes have been followed, as it prints them.
+fn flink(sql: &str, world: &World) -> Vec<String> {
+    let script = data("readers/flink.sh");
+    let installed = Command::new(&script).arg("install").output().expect("the reader's script");
+    assert!(installed.status.success(), "{}", text(&installed));
+    let file = world.pipeline.folder.join("flink.sql");
+    std::fs::write(&file, sql).expect("the statements");
+    let output = Command::new(&script).arg("read").arg(&file).output().expect("Flink");
+    assert!(output.status.success(), "{}", text(&output));
+    let mut rows: Vec<String> = Vec::new();
+    for line in String::from_utf8(output.stdout).expect("UTF-8").lines() {
+        let (kind, row) = line.split_once('\t').unwrap_or_else(|| panic!("no change: {line}"));
+        if matches!(kind, "+I" | "+U") {
+            rows.push(row.to_owned());
+        } else {
+            let place = rows.iter().position(|there| there == row).unwrap_or_else(|| panic!("{kind} of a row that is not there: {row}"));
+            rows.swap_remove(place);
+        }
+    }
+    rows.sort();
+    rows
+}
+
+#[tokio::test]
+#[ignore = "160 MB of Maven packages and half a gigabyte of memory: cargo test -p tests --test end_to_end -- --ignored flink"]
+async fn flink_reads_rows_by_its_own_debezium_format() {
+    let options = Options { transport: Transport::Kafka, apart: true, ..Options::default() };
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY, b BIGINT, d DECIMAL(20,6), f DOUBLE, v VARCHAR(40), bl VARBINARY(9), da DATE, gone INT);\n\
+                 INSERT INTO t SELECT seq, seq * 5000000000, seq / 7, seq / 4, CONCAT('é ', seq), UNHEX(HEX(seq)), DATE_ADD('2024-02-28', INTERVAL seq DAY), seq FROM seq_1_to_200;";
+    let mut world = World::with("reader_flink", setup, &["t"], options).await;
+    world.start();
+    for statement in [
+        "INSERT INTO t (id) VALUES (1000)",
+        "UPDATE t SET v = CONCAT(v, '!'), d = -d WHERE id % 3 = 0",
+        "DELETE FROM t WHERE id % 7 = 0",
+        "ALTER TABLE t DROP COLUMN gone, ADD COLUMN n INT NOT NULL DEFAULT 7",
+        "INSERT INTO t (id, v, n) VALUES (1001, 'later', 8)",
+        "UPDATE t SET id = id + 5000 WHERE id % 11 = 0",
+        "UPDATE t SET n = NULLIF(n, 0), v = NULL WHERE id % 13 = 0",
+    ] {
+        world.source.run(statement).await;
+    }
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    let sql = format!(
+        "CREATE TABLE t (id INT, b BIGINT, d DECIMAL(20, 6), f DOUBLE, v STRING, bl BYTES, da DATE) WITH (\n\
+         'connector' = 'kafka', 'topic' = 'reader_flink.reader_flink.t', 'properties.bootstrap.servers' = '{}',\n\
+         'properties.isolation.level' = 'read_committed', 'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset',\n\
+         'format' = 'debezium-avro-confluent', 'debezium-avro-confluent.url' = '{}');\n\
+         SELECT * FROM t;\n",
+        tests::kafka::brokers(),
+        tests::kafka::registry()
+    );
+    let rows = flink(&sql, &world);
+    let source = world.source.query("SELECT id, b, d, CAST(f AS DOUBLE), v, LOWER(HEX(bl)), da FROM t").await.unwrap();
+    let mut expected: Vec<String> = source
+        .into_iter()
+        .map(|row| {
+            let cells = row.into_iter().enumerate().map(|(i, cell)| {
+                let text = cell.map(|bytes| String::from_utf8(bytes).unwrap());
+                text.map_or("null".into(), |text| if i == 3 { format!("{:?}", text.parse::<f64>().unwrap()) } else { text })
+            });
+            cells.collect::<Vec<_>>().join("\t")
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(rows, expected);
+}
