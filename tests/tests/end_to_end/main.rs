@@ -11,6 +11,7 @@ mod load;
 mod model;
 mod mysql;
 mod order;
+mod readers;
 mod restart;
 mod terminal;
 mod way_out;
