@@ -13,6 +13,7 @@ mod load;
 mod model;
 mod mysql;
 mod order;
+mod readers;
 mod restart;
 mod terminal;
 mod way_out;
