@@ -141,7 +141,9 @@ fn lanes_of_a_topic_made_anew_are_moved_backwards_once() {
     (part.topic_id, part.boundaries) = (Some("new".into()), vec![3]);
     let events = events(&[first, again]);
     let mut ledger = ledger(&[LedgerChange::Decided(1), LedgerChange::MoveLanes(vec![(lane("a"), LanePosition { epoch: 1, ..at(500) })])]);
-    let Some(Step::Record(changes)) = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run)) else { panic!("nothing to record") };
+    let Some(Step::Record(changes)) = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run)) else {
+        panic!("nothing to record")
+    };
     let to = LanePosition { position: 3, seq: ledger.position(&id("a"), 0).seq, epoch: 2 };
     assert_eq!(changes, [LedgerChange::ResetLanes(vec![(lane("a"), to)])]);
     ledger.apply(&changes[0]).unwrap();

@@ -154,7 +154,12 @@ impl LaneState {
     /// What the flush has to store, if anything moved.
     pub fn pending(&self) -> Option<LaneMove> {
         let (from, position) = self.cursor.pending()?;
-        Some(LaneMove { lane: self.lane.clone(), from, from_epoch: self.stored_epoch, to: LanePosition { position, seq: self.seq, epoch: self.epoch } })
+        Some(LaneMove {
+            lane: self.lane.clone(),
+            from,
+            from_epoch: self.stored_epoch,
+            to: LanePosition { position, seq: self.seq, epoch: self.epoch },
+        })
     }
 
     /// Takes what is admitted of a block into the batch.
