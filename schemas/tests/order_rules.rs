@@ -133,6 +133,25 @@ fn lanes_move_forwards_only_and_by_compare_and_set() {
 }
 
 #[test]
+fn lanes_of_a_topic_made_anew_are_moved_backwards_once() {
+    let mut first = event(1, EventKind::Initial, &["a"], 0);
+    let mut again = event(2, EventKind::Reload, &["a"], 0);
+    Arc::make_mut(&mut first).tables[0].topic_id = Some("old".into());
+    let part = &mut Arc::make_mut(&mut again).tables[0];
+    (part.topic_id, part.boundaries) = (Some("new".into()), vec![3]);
+    let events = events(&[first, again]);
+    let mut ledger = ledger(&[LedgerChange::Decided(1), LedgerChange::MoveLanes(vec![(lane("a"), LanePosition { epoch: 1, ..at(500) })])]);
+    let Some(Step::Record(changes)) = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run)) else { panic!("nothing to record") };
+    let to = LanePosition { position: 3, seq: ledger.position(&id("a"), 0).seq, epoch: 2 };
+    assert_eq!(changes, [LedgerChange::ResetLanes(vec![(lane("a"), to)])]);
+    ledger.apply(&changes[0]).unwrap();
+    assert_eq!(ledger.position(&id("a"), 0), to);
+    // A second time it is in order, wherever its rows have brought it.
+    let next = sink::next(&ledger, &events, &Job::Epoch(2), &Always(Verdict::Run));
+    assert!(!matches!(&next, Some(Step::Record(changes)) if matches!(changes[0], LedgerChange::ResetLanes(_))), "{next:?}");
+}
+
+#[test]
 fn a_queue_keeps_its_order() {
     let queue = |epoch| LedgerChange::Queue { table: id("a"), epoch };
     let unqueue = |epoch| LedgerChange::Unqueue { table: id("a"), epoch };
@@ -381,6 +400,32 @@ fn a_chunk_counts_when_the_stream_has_passed_it_without_a_change() {
     assert_eq!(source.copying().count(), 1);
     source.moved(13, 0);
     assert_eq!(source.copying().count(), 0);
+}
+
+#[test]
+fn a_chunk_that_is_cut_counts_when_all_its_parts_do() {
+    let mut source = source(vec![table("a")]);
+    let bound = |key: &str| Some(vec![key.to_owned()]);
+    source.planned(&id("a"), bound("9"));
+    source.planned(&id("a"), None);
+    let parts = source.unread(&id("a"));
+    source.cut(&id("a"), &parts[0], vec!["3".into()]);
+    // The open end too; a part that is not there any more, or read already, is not cut.
+    source.cut(&id("a"), &parts[1], vec!["12".into()]);
+    source.cut(&id("a"), &parts[0], vec!["4".into()]);
+    let chunk = |above, up_to| Unread::Chunk { above, up_to };
+    let cut = [chunk(None, bound("3")), chunk(bound("3"), bound("9")), chunk(bound("9"), bound("12")), chunk(bound("12"), None)];
+    assert_eq!(source.unread(&id("a")), cut);
+    for (number, part) in cut.iter().enumerate() {
+        assert_eq!(source.copying().count(), 1, "{number} parts are read");
+        source.read(&id("a"), part, 10, 1);
+    }
+    assert_eq!(source.copying().count(), 0);
+    let mut read = self::source(vec![table("a")]);
+    read.planned(&id("a"), None);
+    read.read(&id("a"), &chunk(None, None), 13, 5);
+    read.cut(&id("a"), &chunk(None, None), vec!["3".into()]);
+    assert_eq!(read.unread(&id("a")), []);
 }
 
 #[test]

@@ -118,7 +118,7 @@ async fn write_all(writer: &mut impl Writer, version: &Arc<TableVersion>, keys: 
 
 async fn write_some(writer: &mut impl Writer, version: &Arc<TableVersion>, keys: &[Vec<u8>], rows: &[Vec<u8>], from: u64) {
     let lane = Lane { table: version.id.clone(), lane: 0 };
-    let lanes = vec![LaneMove { lane, from, to: LanePosition { position: from + 1, seq: from, epoch: 1 } }];
+    let lanes = vec![LaneMove { lane, from, from_epoch: u64::from(from > 0), to: LanePosition { position: from + 1, seq: from, epoch: 1 } }];
     let effects = keys.iter().zip(rows).map(|(key, row)| Effect::Upsert { key, row, absent: Vec::new(), skip_missing: false }).collect();
     let tables = vec![TableBatch { version: version.clone(), effects, fresh_copy: false }];
     assert_eq!(writer.write(&Batch { lanes, tables }).await.unwrap(), Written::Committed);

@@ -54,6 +54,8 @@ pub struct TableBatch<'a> {
 pub struct LaneMove {
     pub lane: Lane,
     pub from: Offset,
+    /// The epoch that is stored with `from`: a topic made anew has the same offsets again, but never the same epoch.
+    pub from_epoch: Epoch,
     pub to: LanePosition,
 }
 

@@ -4,7 +4,6 @@
 
 #[path = "kafka/broker.rs"]
 mod broker;
-#[allow(dead_code, reason = "the part that these tests need")]
 mod fake;
 #[path = "kafka/group.rs"]
 mod group;
@@ -16,5 +15,7 @@ mod mirror;
 mod process;
 #[path = "kafka/restart.rs"]
 mod restart;
+#[path = "kafka/rights.rs"]
+mod rights;
 #[path = "kafka/versions.rs"]
 mod versions;

@@ -152,8 +152,9 @@ async fn main() {
         let mut reader = engine.reader().await.unwrap();
         let mut above = None;
         loop {
-            let up_to = reader.bound(&shapes[0], above.as_deref(), 50_000).await.unwrap();
-            let bounds = Bounds { above, up_to: up_to.clone() };
+            let mut bounds = Bounds { above, up_to: None };
+            let up_to = reader.bound(&shapes[0], &bounds, 50_000).await.unwrap();
+            bounds.up_to.clone_from(&up_to);
             let chunk = reader.read(&published, &bounds, &end, &mut count).await.unwrap();
             assert!(matches!(chunk, Chunk::Read { .. }));
             above = up_to;

@@ -164,7 +164,7 @@ impl ChunkReader for NoReader {
         nothing()
     }
 
-    async fn bound(&mut self, _: &Table, _: Option<&[String]>, _: u64) -> Result<Option<Vec<String>>, CaptureError> {
+    async fn bound(&mut self, _: &Table, _: &Bounds, _: u64) -> Result<Option<Vec<String>>, CaptureError> {
         nothing()
     }
 

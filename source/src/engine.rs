@@ -29,6 +29,11 @@ pub trait RowSink {
 
     /// All that comes of one row of the source is taken: what came up to here may be published without what follows.
     fn end(&mut self) {}
+
+    /// Whether it holds as much as it should: a reader of a copy gives it no further row.
+    fn full(&self) -> bool {
+        false
+    }
 }
 
 /// A table as it is published: rows of `shape` (the engine's physical order) are encoded in the order of `rows`.
@@ -144,6 +149,8 @@ pub struct Bounds {
 pub enum Chunk<P> {
     /// The chunk counts when the stream has passed this place without a change of the table.
     Read { rows: u64, read_at: P },
+    /// The sink was full before the chunk's end, after so many rows: none of them counts, and the chunk is read in smaller parts.
+    Full { rows: u64 },
     /// The table does not have the expected shape now: read again after the stream has met the change.
     OtherShape,
 }
@@ -189,15 +196,16 @@ pub trait ChunkReader: Send {
     /// An estimate of the table's rows.
     fn estimate(&mut self, table: &Table) -> impl Future<Output = Result<u64, CaptureError>> + Send;
 
-    /// The key of the row `rows` places after `above`, in the server's order; None where fewer are left.
+    /// The key of the row `rows` places after the lower bound, in the server's order; None where fewer are left up to the upper one.
     fn bound(
         &mut self,
         table: &Table,
-        above: Option<&[String]>,
+        within: &Bounds,
         rows: u64,
     ) -> impl Future<Output = Result<Option<Vec<String>>, CaptureError>> + Send;
 
-    /// Reads a chunk in a view that covers `at`, waiting until the server shows one.
+    /// Reads a chunk in a view that covers `at`, waiting until the server shows one. Ends early where `out` is full and there is
+    /// another row.
     fn read(
         &mut self,
         table: &Published,
@@ -209,7 +217,7 @@ pub trait ChunkReader: Send {
     /// For tables without a key: opens one consistent view and tells where it stands. [`Self::view_rows`] reads it in parts.
     fn view(&mut self, table: &Table) -> impl Future<Output = Result<Option<Self::Position>, CaptureError>> + Send;
 
-    /// Reads up to `limit` further rows of the open view; false at its end.
+    /// Reads up to `limit` further rows of the open view, fewer where `out` is full; false at its end.
     fn view_rows(
         &mut self,
         table: &Published,

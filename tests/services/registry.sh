@@ -21,7 +21,10 @@ certificates() {
   [ ! -f "$CERTIFICATES/ready" ] || return 0
   rm -rf "$CERTIFICATES"; mkdir -p "$CERTIFICATES"
   (cd "$CERTIFICATES"
-    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1,DNS:localhost -keyout server.key -out ca.pem
+    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=Test authority of the registry' -keyout ca.key -out ca.pem
+    printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\n' > extensions
+    openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout server.key -out server.csr
+    openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile extensions -out server.pem
     openssl genrsa -out token.key 2048
     openssl rsa -in token.key -pubout -out token.pub) > "$HOME_DIR/certificates.log" 2>&1 || { tail "$HOME_DIR/certificates.log" >&2; die "openssl made no certificates"; }
   touch "$CERTIFICATES/ready"
@@ -68,7 +71,7 @@ case ${1:-} in
         -Dquarkus.security.users.embedded.users.cdc=cdc -Dquarkus.security.users.embedded.roles.cdc=sr-admin
         -Dquarkus.oidc.tenant-enabled=true "-Dquarkus.oidc.public-key=$(grep -v -- ---- "$CERTIFICATES/token.pub" | tr -d '\n')" -Dquarkus.oidc.client-id=tests
         '-Dquarkus.http.auth.permission.all.paths=/apis/*' -Dquarkus.http.auth.permission.all.policy=authenticated
-        "-Dquarkus.http.ssl.certificate.files=$CERTIFICATES/ca.pem" "-Dquarkus.http.ssl.certificate.key-files=$CERTIFICATES/server.key" -Dquarkus.http.ssl-port="$TLS_PORT")
+        "-Dquarkus.http.ssl.certificate.files=$CERTIFICATES/server.pem" "-Dquarkus.http.ssl.certificate.key-files=$CERTIFICATES/server.key" -Dquarkus.http.ssl-port="$TLS_PORT")
     fi
     java=$(java_path)
     # shellcheck disable=SC2086 # options are words

@@ -9,12 +9,14 @@ use std::{
 
 use serde_json::Value as Json;
 
-/// A pipeline in a folder of its own. Dropping it kills its process.
+/// A pipeline in a folder of its own. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct Pipeline {
     pub folder: PathBuf,
     pub config: PathBuf,
-    process: Option<Process>,
+    /// Whether it runs as `instar run`, or as a source and two instances of its sink.
+    pub apart: bool,
+    processes: Vec<Process>,
 }
 
 /// The binary under test: INSTAR_BIN, or the one built beside this test.
@@ -35,7 +37,7 @@ impl Pipeline {
         std::fs::create_dir_all(&folder).expect("a folder for the test");
         let config = folder.join("pipeline.yaml");
         std::fs::write(&config, yaml.replace("${folder}", folder.to_str().expect("UTF-8"))).expect("the configuration");
-        Pipeline { folder, config, process: None }
+        Pipeline { folder, config, apart: false, processes: Vec::new() }
     }
 
     /// Writes another configuration; a running process does not see it.
@@ -43,14 +45,18 @@ impl Pipeline {
         std::fs::write(&self.config, yaml.replace("${folder}", self.folder.to_str().expect("UTF-8"))).expect("the configuration");
     }
 
-    /// Starts `instar run`; what it prints is added to `run.log`.
+    /// Starts `instar run`, or the processes apart; what they print is added to a log of each.
     pub fn start(&mut self) {
         self.start_with(&[]);
     }
 
     pub fn start_with(&mut self, arguments: &[&str]) {
         assert!(!self.is_running(), "the pipeline runs already");
-        self.process = Some(self.spawn("run", &[&["run"], arguments].concat()));
+        self.processes = if self.apart {
+            vec![self.source("source"), self.sink("sink1"), self.sink("sink2")]
+        } else {
+            vec![self.spawn("run", &[&["run"], arguments].concat())]
+        };
     }
 
     /// Starts `instar source` as a process of its own; what it prints is added to `NAME.log`.
@@ -72,35 +78,56 @@ impl Pipeline {
         Process::start(name, self.folder.join(format!("{name}.log")), all)
     }
 
+    /// Whether all of its processes run.
     pub fn is_running(&mut self) -> bool {
-        self.process.as_mut().is_some_and(Process::is_running)
+        !self.processes.is_empty() && self.processes.iter_mut().all(Process::is_running)
     }
 
-    fn process(&self) -> &Process {
-        self.process.as_ref().expect("a process")
-    }
-
+    /// Of `instar run`, or of the source.
     pub fn pid(&self) -> u32 {
-        self.process().pid()
+        self.processes.first().expect("a process").pid()
     }
 
-    /// kill -9.
+    /// kill -9 of all.
     pub fn kill(&mut self) {
-        self.process = None;
+        self.processes.clear();
+    }
+
+    /// How many processes it is made of.
+    pub fn size(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// kill -9 of one; the others are what they were.
+    pub fn kill_one(&mut self, number: usize) {
+        self.processes[number].kill();
+    }
+
+    /// One that was killed, again.
+    pub fn start_one(&mut self, number: usize) {
+        self.processes[number].kill_and_start();
     }
 
     pub fn signal(&self, signal: &str) {
-        self.process().signal(signal);
+        for process in &self.processes {
+            process.signal(signal);
+        }
     }
 
-    /// SIGTERM, and the exit code. Ten seconds is what is promised.
+    /// SIGTERM, and the greatest exit code. Ten seconds is what is promised.
     pub fn stop(&mut self) -> i32 {
-        self.process.take().expect("a process").stop()
+        for process in &mut self.processes {
+            if process.is_running() {
+                process.signal("-TERM");
+            }
+        }
+        self.exit(Duration::from_secs(10))
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for all processes to end by themselves; the greatest exit code.
     pub fn exit(&mut self, limit: Duration) -> i32 {
-        self.process.take().expect("a process").exit(limit)
+        assert!(!self.processes.is_empty(), "no process");
+        self.processes.drain(..).map(|process| process.exit(limit)).max().unwrap_or_default()
     }
 
     /// What `instar run` and all other processes of this pipeline printed.

@@ -86,7 +86,14 @@ impl Desk {
         let commands = self.place.commands().await.map_err(refusal)?;
         let mut goal = None;
         loop {
-            let reading = observer.read().await.map_err(refusal)?;
+            let reading = match observer.read().await {
+                // Brokers come back.
+                Err(SinkError::Transient(_)) if self.place.is_shared() && Instant::now() < deadline => {
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                reading => reading.map_err(refusal)?,
+            };
             let answer = answer(&self.pipeline, &reading, &end, commands, &mut goal);
             let alone = self.live.is_none() && !self.place.is_shared();
             let over = Instant::now() >= deadline || alone;
@@ -238,22 +245,19 @@ async fn carry_out(pipeline: &Arc<Pipeline>, place: Place, request: &Request) ->
 /// Waits, across processes that end and begin meanwhile.
 pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit, String), Failure> {
     let deadline = Instant::now() + Duration::from_millis(wanted.timeout_ms);
+    let request = |wanted: &Wanted| {
+        let arguments = serde_json::to_value(wanted).map_err(|e| Failure::error(e.to_string()))?;
+        Ok::<_, Failure>(Request::new("wait", arguments))
+    };
+    match &pipeline.topics.transport {
+        Transport::Kafka(_) => return ask(pipeline, request(&wanted)?, false).await.map(|answer| told(&answer)),
+        Transport::Local(_) => {}
+    }
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         wanted.timeout_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let request = Request::new("wait", serde_json::to_value(&wanted).map_err(|e| Failure::error(e.to_string()))?);
-        match ask(pipeline, request, false).await {
-            Ok(answer) if answer["over"] == true || left.is_zero() => {
-                let exit = match answer["code"].as_u64() {
-                    Some(0) => Exit::Fine,
-                    Some(3) => Exit::Stopped,
-                    Some(4) => Exit::Held,
-                    _ => Exit::TimedOut,
-                };
-                let message = answer["message"].as_str().unwrap_or_default();
-                let alone = exit == Exit::TimedOut && answer["live"] == false;
-                return Ok((exit, format!("{message}{}", if alone { "; no process of the pipeline runs" } else { "" })));
-            }
+        match ask(pipeline, request(&wanted)?, false).await {
+            Ok(answer) if answer["over"] == true || left.is_zero() => return Ok(told(&answer)),
             // No process runs, or it ended while it was asked: look again.
             Ok(_) => {}
             Err(failure) if left.is_zero() || failure.exit != Exit::Error => return Err(failure),
@@ -261,6 +265,19 @@ pub async fn wait(pipeline: &Arc<Pipeline>, mut wanted: Wanted) -> Result<(Exit,
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// How `wait` ends, and what it prints.
+fn told(answer: &Json) -> (Exit, String) {
+    let exit = match answer["code"].as_u64() {
+        Some(0) => Exit::Fine,
+        Some(3) => Exit::Stopped,
+        Some(4) => Exit::Held,
+        _ => Exit::TimedOut,
+    };
+    let message = answer["message"].as_str().unwrap_or_default();
+    let alone = exit == Exit::TimedOut && answer["live"] == false;
+    (exit, format!("{message}{}", if alone { "; no process of the pipeline runs" } else { "" }))
 }
 
 #[cfg(test)]

@@ -109,8 +109,9 @@ impl Place {
         match (&self.topics, progress) {
             (Transport::Nothing | Transport::Local(_), _) | (Transport::Kafka(_), None) => Liveness::Down,
             (Transport::Kafka(_), Some(progress)) => match progress.state {
+                SourceState::Stopped => Liveness::Stopped(progress.message.clone()),
                 _ if progress.due_ms < now_ms() => Liveness::Down,
-                SourceState::Running | SourceState::Stopped => Liveness::Running,
+                SourceState::Running => Liveness::Running,
                 SourceState::Retrying => Liveness::Retrying(progress.message.clone()),
                 SourceState::Paused => Liveness::Paused,
             },

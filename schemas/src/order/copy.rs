@@ -52,6 +52,17 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         }
     }
 
+    /// Cuts a chunk that is not read in two, of which the first reaches up to `at`: it was larger than it was planned.
+    pub fn cut(&mut self, table: &TableId, part: &Unread, at: Vec<String>) {
+        let Unread::Chunk { above, up_to } = part else { return };
+        let Some(copy) = self.copy_mut(table) else { return };
+        let place = copy.chunks.iter().position(|c| c.above == *above && c.up_to == *up_to && c.read_at.is_none());
+        if let Some(place) = place {
+            copy.chunks[place].up_to = Some(at.clone());
+            copy.chunks.insert(place + 1, ChunkProgress { above: Some(at), up_to: up_to.clone(), read_at: None });
+        }
+    }
+
     /// The rows that the copy has to bring, by the server's estimate.
     pub fn estimated(&mut self, table: &TableId, rows: u64) {
         if let Some(copy) = self.copy_mut(table) {

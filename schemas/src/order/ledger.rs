@@ -198,6 +198,9 @@ pub enum LedgerChange {
     Resume,
     /// Sets lane positions whatever they were (a reload's boundaries); never backwards.
     MoveLanes(Vec<(Lane, LanePosition)>),
+    /// The same where the topic was made anew, backwards too: offsets of the old one say nothing of the new one. The epoch grows, by
+    /// which the compare-and-set of a batch of the old topic fails.
+    ResetLanes(Vec<(Lane, LanePosition)>),
     /// The target table's expected shape from here on, for this version of the source's.
     Shape {
         table: TableId,

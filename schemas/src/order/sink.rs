@@ -323,7 +323,7 @@ fn settle(ledger: &Ledger, events: &Events, (epoch, event): (Epoch, &SchemaEvent
         }
         Asked::Create | Asked::Reload => {
             if events.has(Protection::MoveFirst)
-                && let Some(step) = move_lanes(ledger, epoch, part)
+                && let Some(step) = move_lanes(ledger, events, epoch, part)
             {
                 return step;
             }
@@ -364,17 +364,20 @@ fn behind_hold(epoch: Epoch, table: &TableId, verdict: &Verdict) -> Step {
     }
 }
 
-/// Moves the lanes that stand below the boundaries of a reload; None: none does.
-fn move_lanes(ledger: &Ledger, epoch: Epoch, part: &TableEvent) -> Option<Step> {
+/// Moves the lanes that stand below the boundaries of a reload, or all that were of a topic which was made anew; None: none is left.
+fn move_lanes(ledger: &Ledger, events: &Events, epoch: Epoch, part: &TableEvent) -> Option<Step> {
+    let before = events.iter().rev().filter(|(e, _)| *e < epoch).find_map(|(_, event)| event.table(&part.table.id));
+    let anew = before.is_some_and(|before| before.topic_id != part.topic_id);
     let mut moves = Vec::new();
     for (lane, boundary) in (0u32..).zip(&part.boundaries) {
         let stored = ledger.position(&part.table.id, lane);
-        if stored.position < *boundary {
+        if stored.position < *boundary || anew && stored.epoch < epoch {
             let lane = Lane { table: part.table.id.clone(), lane };
             moves.push((lane, LanePosition { position: *boundary, seq: stored.seq, epoch }));
         }
     }
-    (!moves.is_empty()).then(|| Step::Record(vec![LedgerChange::MoveLanes(moves)]))
+    let change = if anew { LedgerChange::ResetLanes } else { LedgerChange::MoveLanes };
+    (!moves.is_empty()).then(|| Step::Record(vec![change(moves)]))
 }
 
 /// What a reload or removal ends: every hold, queue, stop and block of the table at an earlier epoch.

@@ -65,6 +65,14 @@ impl Ledger {
                     }
                 }
             }
+            LedgerChange::ResetLanes(moves) => {
+                for (lane, to) in moves {
+                    let stored = self.lanes.entry(lane.clone()).or_default();
+                    if stored.epoch < to.epoch {
+                        *stored = *to;
+                    }
+                }
+            }
             LedgerChange::Forget(table) => self.forget(table),
             // What they say is kept beside the ledger.
             LedgerChange::Shape { .. } | LedgerChange::Audit { .. } => {}

@@ -267,7 +267,13 @@ pub async fn carry_out(connection: &Connection, sink: SinkId, change: &LedgerCha
         }
         LedgerChange::MoveLanes(moves) => {
             for (lane, to) in moves {
-                move_lane(connection, sink, lane, *to).await?;
+                move_lane(connection, sink, lane, *to, "lanes.position < EXCLUDED.position").await?;
+            }
+            Ok(())
+        }
+        LedgerChange::ResetLanes(moves) => {
+            for (lane, to) in moves {
+                move_lane(connection, sink, lane, *to, "lanes.epoch < EXCLUDED.epoch").await?;
             }
             Ok(())
         }
@@ -288,12 +294,14 @@ pub async fn carry_out(connection: &Connection, sink: SinkId, change: &LedgerCha
     }
 }
 
-async fn move_lane(connection: &Connection, sink: SinkId, lane: &Lane, to: LanePosition) -> Result<(), SinkError> {
-    let sql = "INSERT INTO instar.lanes (sink, namespace, name, lane, position, seq, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-               ON CONFLICT (sink, namespace, name, lane) DO UPDATE SET position = EXCLUDED.position, seq = EXCLUDED.seq, \
-               epoch = EXCLUDED.epoch, moved_at = now() WHERE lanes.position < EXCLUDED.position";
+async fn move_lane(connection: &Connection, sink: SinkId, lane: &Lane, to: LanePosition, only_where: &str) -> Result<(), SinkError> {
+    let sql = format!(
+        "INSERT INTO instar.lanes (sink, namespace, name, lane, position, seq, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+         ON CONFLICT (sink, namespace, name, lane) DO UPDATE SET position = EXCLUDED.position, seq = EXCLUDED.seq, \
+         epoch = EXCLUDED.epoch, moved_at = now() WHERE {only_where}"
+    );
     let parameters: [&(dyn ToSql + Sync); 4] = [&lane_number(lane)?, &signed(to.position)?, &signed(to.seq)?, &signed(to.epoch)?];
-    run(connection, sink, sql, Some(&lane.table), &parameters).await
+    run(connection, sink, &sql, Some(&lane.table), &parameters).await
 }
 
 pub fn lane_number(lane: &Lane) -> Result<i32, SinkError> {

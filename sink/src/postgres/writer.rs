@@ -38,9 +38,10 @@ const LOOKS: u32 = 5;
 
 const MOVE: &str = "\
 UPDATE instar.lanes AS l SET position = v.position, seq = v.seq, epoch = v.epoch, moved_at = now() \
-FROM unnest($2::text[], $3::text[], $4::int4[], $5::int8[], $6::int8[], $7::int8[], $8::int8[]) \
-AS v(namespace, name, lane, stored, position, seq, epoch) \
-WHERE l.sink = $1 AND l.namespace = v.namespace AND l.name = v.name AND l.lane = v.lane AND l.position = v.stored";
+FROM unnest($2::text[], $3::text[], $4::int4[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[]) \
+AS v(namespace, name, lane, stored, stored_epoch, position, seq, epoch) \
+WHERE l.sink = $1 AND l.namespace = v.namespace AND l.name = v.name AND l.lane = v.lane AND l.position = v.stored \
+AND l.epoch = v.stored_epoch";
 /// Lanes that are not stored yet stand at 0.
 const BEGIN_LANES: &str = "\
 INSERT INTO instar.lanes (sink, namespace, name, lane, position, seq, epoch) \
@@ -162,12 +163,13 @@ impl PostgresWriter {
         let sink = self.sink.0;
         let client = &self.connection.client;
         let begin = client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED");
-        let moved: [&(dyn ToSql + Sync); 8] = [
+        let moved: [&(dyn ToSql + Sync); 9] = [
             &sink,
             &columns.namespaces,
             &columns.names,
             &columns.lanes,
             &columns.stored,
+            &columns.stored_epochs,
             &columns.positions,
             &columns.seqs,
             &columns.epochs,
@@ -193,6 +195,7 @@ struct LaneColumns<'a> {
     names: Vec<&'a str>,
     lanes: Vec<i32>,
     stored: Vec<i64>,
+    stored_epochs: Vec<i64>,
     positions: Vec<i64>,
     seqs: Vec<i64>,
     epochs: Vec<i64>,
@@ -206,6 +209,7 @@ impl<'a> LaneColumns<'a> {
             names: moves.clone().map(|m| m.lane.table.name.as_str()).collect(),
             lanes: moves.clone().map(|m| store::lane_number(&m.lane)).collect::<Result<_, _>>()?,
             stored: numbers(|m| m.from)?,
+            stored_epochs: numbers(|m| m.from_epoch)?,
             positions: numbers(|m| m.to.position)?,
             seqs: numbers(|m| m.to.seq)?,
             epochs: numbers(|m| m.to.epoch)?,

@@ -38,6 +38,8 @@ pub(super) struct LaneState {
     cursor: Cursor,
     seq: Seq,
     epoch: Epoch,
+    /// The epoch stored with the cursor's position.
+    stored_epoch: Epoch,
     decoder: Decoder,
     /// Whether every row of this version so far was one of the copy that began it.
     fresh: (Version, bool),
@@ -94,6 +96,7 @@ impl LaneState {
             cursor: Cursor::new(at.position, Protections::ALL),
             seq: at.seq,
             epoch: at.epoch,
+            stored_epoch: at.epoch,
             decoder: Decoder::new(sink),
             fresh: (0, false),
             limit: None,
@@ -136,19 +139,22 @@ impl LaneState {
     /// Begins anew at the stored position.
     pub fn moved(&mut self, at: LanePosition) {
         self.cursor.moved(at.position);
-        (self.seq, self.epoch) = (at.seq, at.epoch);
+        (self.seq, self.epoch, self.stored_epoch) = (at.seq, at.epoch, at.epoch);
         self.fresh = (0, false);
     }
 
     /// The flush was committed.
     pub fn committed(&mut self) {
+        if self.cursor.pending().is_some() {
+            self.stored_epoch = self.epoch;
+        }
         self.cursor.committed();
     }
 
     /// What the flush has to store, if anything moved.
     pub fn pending(&self) -> Option<LaneMove> {
         let (from, position) = self.cursor.pending()?;
-        Some(LaneMove { lane: self.lane.clone(), from, to: LanePosition { position, seq: self.seq, epoch: self.epoch } })
+        Some(LaneMove { lane: self.lane.clone(), from, from_epoch: self.stored_epoch, to: LanePosition { position, seq: self.seq, epoch: self.epoch } })
     }
 
     /// Takes what is admitted of a block into the batch.

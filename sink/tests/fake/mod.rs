@@ -184,6 +184,7 @@ impl Store {
                 | LedgerChange::Approve { .. }
                 | LedgerChange::Unapprove(_)
                 | LedgerChange::MoveLanes(_)
+                | LedgerChange::ResetLanes(_)
                 | LedgerChange::Forget(_) => {}
             }
         }

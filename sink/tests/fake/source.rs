@@ -54,6 +54,8 @@ pub struct Source {
     pub seq: Seq,
     pub tables: BTreeMap<String, Captured>,
     pub lanes: u32,
+    /// Of topics whose identity is told, by table.
+    pub topic_ids: BTreeMap<String, String>,
 }
 
 fn put_value(out: &mut Vec<u8>, field: &Field, value: &Value) {
@@ -82,7 +84,7 @@ fn encode(fields: &[Field], row: &Row) -> Vec<u8> {
 impl Source {
     pub fn new(path: &std::path::Path, lanes: u32) -> Self {
         let log = Log::open(path, LogOptions { partitions: lanes, ..LogOptions::default() }).unwrap();
-        Self { log, prefix: "shop".into(), epoch: 0, seq: 0, tables: BTreeMap::new(), lanes }
+        Self { log, prefix: "shop".into(), epoch: 0, seq: 0, tables: BTreeMap::new(), lanes, topic_ids: BTreeMap::new() }
     }
 
     pub fn id(&self, name: &str) -> TableId {
@@ -160,7 +162,7 @@ impl Source {
             boundaries: self.log.ends(&captured.topic),
             key_schema: captured.key_schema,
             value_schema: captured.value_schema,
-            topic_id: None,
+            topic_id: self.topic_ids.get(name).cloned(),
             superseded: Vec::new(),
             topic,
             table,

@@ -116,7 +116,10 @@ impl Broker {
 }
 
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.block_on(future),
+        Err(_) => tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future),
+    }
 }
 
 /// Waits for a condition.
@@ -145,17 +148,26 @@ impl Source {
         for name in names {
             self.producer.send(BaseRecord::to(topic).partition(lane).key(*name).payload(*name)).unwrap();
         }
-        self.producer.flush(PATIENCE).unwrap();
+        self.flush();
     }
 
     pub fn tombstone(&self, topic: &str, lane: i32, key: &str) {
         self.producer.send(BaseRecord::<str, str>::to(topic).partition(lane).key(key)).unwrap();
-        self.producer.flush(PATIENCE).unwrap();
+        self.flush();
     }
 
     pub fn value(&self, topic: &str, lane: i32, value: &[u8]) {
         self.producer.send(BaseRecord::<str, [u8]>::to(topic).partition(lane).payload(value)).unwrap();
-        self.producer.flush(PATIENCE).unwrap();
+        self.flush();
+    }
+
+    /// The library's own flush looks up every 100 ms.
+    fn flush(&self) {
+        let begun = Instant::now();
+        while self.producer.in_flight_count() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "the records do not go out");
+            self.producer.poll(Duration::from_millis(1));
+        }
     }
 
     pub fn commit(&self) {

@@ -34,7 +34,7 @@ fn two_instances_share_the_lanes_and_one_takes_over_what_the_other_leaves() {
         assert_eq!(first.turn(&topic, lane), before[lane as usize]);
     }
     for lane in 0..6 {
-        source.publish(&topic, i32::try_from(lane).unwrap(), &[&format!("a{lane}")]);
+        source.publish(&topic, lane, &[&format!("a{lane}")]);
     }
     let mut lanes: Vec<Reading> = (0..6).map(|lane| Reading::new(&topic, lane, 0)).collect();
     let theirs = ours(&second, &topic);

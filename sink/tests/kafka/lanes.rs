@@ -1,5 +1,11 @@
 //! Rows, and everything in a lane that is none.
 
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
 use sink::consumer::{Block, Consumer};
 
 use crate::broker::{Broker, Reading, until};
@@ -184,4 +190,61 @@ fn who_only_looks_sees_the_next_row_and_joins_no_group() {
     assert_eq!(crate::broker::block_on(reader.ends(&topic)).unwrap(), [0, 3]);
     assert_eq!(crate::broker::block_on(reader.starts(&topic)).unwrap(), [0, 0]);
     assert_eq!(broker.cluster.members(&sink::consumer::kafka::group(&broker.prefix, "warehouse")).unwrap(), 0);
+}
+
+/// Not an aim by itself: prints the time from a commit to its row's being there, and what an idle consumer costs.
+#[test]
+fn rows_come_soon_and_an_idle_consumer_is_quiet() {
+    let broker = Broker::shared("soon");
+    let topic = broker.topic("t", 4);
+    let (source, consumer) = (broker.source("a"), broker.consumer());
+    let mut lanes: Vec<Reading> = (0..4).map(|lane| Reading::new(&topic, lane, 0)).collect();
+    for lane in &mut lanes {
+        until("the lane is ours", || lane.step(&consumer, None, 1).unwrap().then_some(()));
+    }
+    let (committed, seen) = (Mutex::new(HashMap::new()), Mutex::new(HashMap::new()));
+    let rows = 1200;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..rows {
+                let name = format!("{i}");
+                source.publish(&topic, i % 4, &[&name]);
+                committed.lock().unwrap().insert(name, Instant::now());
+                std::thread::sleep(Duration::from_millis(if i < 1000 { 1 } else { 15 }));
+            }
+        });
+        crate::broker::block_on(async {
+            let mut news = consumer.changed();
+            while seen.lock().unwrap().len() < usize::try_from(rows).unwrap() {
+                news.borrow_and_update();
+                for lane in &mut lanes {
+                    let before = lane.rows.len();
+                    lane.step(&consumer, None, 1 << 20).unwrap();
+                    let now = Instant::now();
+                    seen.lock().unwrap().extend(lane.rows[before..].iter().map(|(_, name)| (name.clone(), now)));
+                }
+                tokio::time::timeout(Duration::from_secs(5), news.changed()).await.expect("news").unwrap();
+            }
+        });
+    });
+    let (committed, seen) = (committed.into_inner().unwrap(), seen.into_inner().unwrap());
+    for (what, part) in [("steady", 0..1000), ("one at a time", 1000..rows)] {
+        let mut times: Vec<Duration> = part.map(|i| seen[&format!("{i}")].saturating_duration_since(committed[&format!("{i}")])).collect();
+        times.sort();
+        println!(
+            "{what}: a row is there {:?} (median), {:?} (p99) after its commit",
+            times[times.len() / 2],
+            times[times.len() * 99 / 100]
+        );
+    }
+    let (begun, cpu) = (Instant::now(), cpu_ticks());
+    std::thread::sleep(Duration::from_secs(2));
+    println!("idle: {} ticks of 10 ms in {:?}", cpu_ticks() - cpu, begun.elapsed());
+}
+
+/// Of this process: with other tests beside it, theirs too.
+fn cpu_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }

@@ -78,12 +78,18 @@ impl Copying {
             copied |= self.copy(topic, &ends);
         }
         // Rows are there before the event whose boundaries lie behind them.
-        self.producer.flush(Duration::from_secs(20)).unwrap();
+        self.flush();
         if let Some(topic) = &events {
             copied |= self.copy(topic, &[end]);
         }
-        self.producer.flush(Duration::from_secs(20)).unwrap();
+        self.flush();
         copied
+    }
+
+    fn flush(&self) {
+        while self.producer.in_flight_count() > 0 {
+            self.producer.poll(Duration::from_millis(1));
+        }
     }
 
     fn copy(&mut self, topic: &Topic, ends: &[u64]) -> bool {

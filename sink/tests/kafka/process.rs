@@ -197,3 +197,37 @@ async fn everything_before_a_stop_is_applied_before_the_process_ends() {
         pipeline.source.put("lines", 0, &[("n", n(0))]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_made_anew_stops_the_sink_and_a_reload_leads_out() {
+    let mut pipeline = Pipeline::new("process-anew", 1);
+    let topic = tokio::task::block_in_place(|| pipeline.broker.topic("shop.orders", 1));
+    pipeline.source.topic_ids.insert("orders".into(), pipeline.broker.id(&topic));
+    pipeline.source.initial(vec![orders("orders")]);
+    for id in 0..3 {
+        pipeline.source.put("orders", id, &[("n", n(id))]);
+    }
+    let running = pipeline.start(config(1));
+    pipeline.until_caught_up().await;
+    tokio::task::block_in_place(|| {
+        pipeline.broker.delete(&topic);
+        pipeline.broker.topic("shop.orders", 1);
+    });
+    let ended = timeout(Duration::from_secs(20), running.task).await.expect("the process ends").unwrap();
+    let message = match ended {
+        Ok(Ended::Stopped { message }) | Err(SinkError::Stop { message }) => message,
+        other => panic!("{other:?}"),
+    };
+    assert!(message.contains(&format!("topic {topic} was made anew")) && message.contains("Reload the table"), "{message}");
+    pipeline.assert_same("orders");
+
+    // As many records as the mirror believes to be there: two, and their marker.
+    pipeline.broker.source("filler").publish(&topic, 0, &["x", "y"]);
+    pipeline.source.topic_ids.insert("orders".into(), pipeline.broker.id(&topic));
+    pipeline.source.reload(&["orders"]);
+    pipeline.source.put("orders", 7, &[("n", n(7))]);
+    let running = pipeline.start(config(1));
+    pipeline.until_caught_up().await;
+    pipeline.assert_same("orders");
+    assert_eq!(running.end().await, Ended::Shutdown);
+}

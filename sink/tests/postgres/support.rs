@@ -182,7 +182,7 @@ pub fn lane(table: &str, number: u32) -> Lane {
 }
 
 pub fn step(lane: Lane, from: u64, to: u64) -> LaneMove {
-    LaneMove { lane, from, to: LanePosition { position: to, seq: to, epoch: 1 } }
+    LaneMove { lane, from, from_epoch: u64::from(from > 0), to: LanePosition { position: to, seq: to, epoch: 1 } }
 }
 
 /// Writes one batch of one table, its lane 0 going from `from` to `from + 1`.

@@ -19,6 +19,8 @@ use crate::{
 
 /// Rows of a table's first chunk, before it is known how large its rows are.
 const FIRST: u64 = 1_000;
+/// Parts that are cut off a chunk at once.
+const CUTS: usize = 16;
 
 /// What a table's copy still needs, as the workers share it.
 #[derive(Debug)]
@@ -42,6 +44,11 @@ pub(super) struct Size {
 }
 
 impl Size {
+    /// Bytes that a chunk may have at most, but for its last row: rows are not as large as those before them said.
+    pub fn limit(self) -> usize {
+        self.bytes.saturating_add(self.bytes / 2)
+    }
+
     /// Rows of the next chunk: as many as fit the bytes, by the last chunk's rows.
     pub fn next(self, last: Option<(u64, usize)>) -> u64 {
         match last {
@@ -60,6 +67,8 @@ pub(super) enum News<P> {
     Estimated(TableId, u64),
     /// The next chunk reaches up to this key; None: to the table's end.
     Planned(TableId, Option<Vec<String>>),
+    /// A planned chunk is read in two parts, of which the first reaches up to this key.
+    Cut(TableId, Unread, Vec<String>),
     Read(Box<ReadChunk<P>>),
 }
 
@@ -111,9 +120,18 @@ pub(super) async fn work<E: Engine>(
             copying: true,
             for_sink: work.for_sink.as_deref(),
         };
-        let mut writer = batch.writer(&work.table, &origin);
+        let mut writer = batch.writer(&work.table, &origin).within(slice.size.limit());
         let chunk = reader.read(&work.table.published, &bounds, &slice.at, &mut writer).await?;
         match chunk {
+            Chunk::Full { rows } => {
+                drop(batch);
+                let parts = cut(&mut reader, &work, bounds, rows, &news).await?;
+                if let Some(plan) = slice.plans.lock().await.iter_mut().find(|plan| plan.table.id() == work.table.id()) {
+                    plan.rows = plan.rows.min(rows);
+                    parts.into_iter().rev().for_each(|part| plan.unread.push_front(part));
+                }
+                // Where the plan is done with, the next slice finds them.
+            }
             Chunk::OtherShape => {
                 // The stream has to meet the change first.
                 slice.plans.lock().await.retain(|plan| plan.table.id() != work.table.id());
@@ -155,13 +173,43 @@ async fn next_work<R: ChunkReader>(
             plans.pop_front();
             continue;
         }
-        let up_to = reader.bound(shape, plan.planned_to.as_deref(), plan.rows).await?;
+        let within = Bounds { above: plan.planned_to.clone(), up_to: None };
+        let up_to = reader.bound(shape, &within, plan.rows).await?;
         let part = Unread::Chunk { above: plan.planned_to.take(), up_to: up_to.clone() };
         let _closed = news.send(News::Planned(shape.id.clone(), up_to.clone())).await;
         plan.all_planned = up_to.is_none();
         plan.planned_to = up_to;
         return Ok(Some(Work { table: plan.table.clone(), part, for_sink: plan.for_sink.clone() }));
     }
+}
+
+/// Cuts a chunk that was full after so many rows; gives its parts in key order.
+async fn cut<R: ChunkReader>(
+    reader: &mut R,
+    work: &Work,
+    mut within: Bounds,
+    rows: u64,
+    news: &mpsc::Sender<News<R::Position>>,
+) -> Result<Vec<Unread>, CaptureError> {
+    let (shape, mut parts) = (&work.table.published.shape, Vec::new());
+    // The rows were read in no promised order: others may be larger.
+    let mut each = (rows / 2).max(1);
+    while parts.len() < CUTS {
+        let at = reader.bound(shape, &within, each).await?;
+        match at {
+            Some(at) if Some(&at) != within.up_to.as_ref() => {
+                let whole = Unread::Chunk { above: within.above.clone(), up_to: within.up_to.clone() };
+                // A closed channel: the slice has ended.
+                let _closed = news.send(News::Cut(shape.id.clone(), whole, at.clone())).await;
+                parts.push(Unread::Chunk { above: within.above.replace(at.clone()), up_to: Some(at) });
+            }
+            // Rows were removed meanwhile.
+            Some(_) | None if parts.is_empty() && each > 1 => each /= 2,
+            Some(_) | None => break,
+        }
+    }
+    parts.push(Unread::Chunk { above: within.above, up_to: within.up_to });
+    Ok(parts)
 }
 
 fn bounds(work: &Work) -> Result<Bounds, CaptureError> {

@@ -163,6 +163,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         match told {
             News::Estimated(table, rows) => self.source.estimated(&table, rows),
             News::Planned(table, up_to) => self.source.planned(&table, up_to),
+            News::Cut(table, part, at) => self.source.cut(&table, &part, at),
             News::Read(chunk) => {
                 let ReadChunk { table, part, mut batch, rows, read_at } = *chunk;
                 self.publish_batch(&table, &mut batch).await?;
@@ -269,8 +270,10 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 copying: true,
                 for_sink: for_sink.as_deref(),
             };
-            let more =
-                reader.view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin)).await.map_err(with_way_out)?;
+            let more = reader
+                .view_rows(&captured.published, VIEW_ROWS, &mut batch.writer(&captured, &origin).within(self.size().bytes))
+                .await
+                .map_err(with_way_out)?;
             self.publish_batch(&captured, &mut batch).await?;
             self.tell_copied(table, batch.len() as u64);
             self.source.view_rows(table, batch.len() as u64, !more);

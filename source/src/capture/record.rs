@@ -81,7 +81,7 @@ impl Batch {
         self.clear();
         self.source.clear();
         table.put_source(&mut self.source, origin);
-        Writer { batch: self, table, ts_ms: now_ms(), partial: false, whole: Whole::default(), too_large: None }
+        Writer { batch: self, table, ts_ms: now_ms(), partial: false, whole: Whole::default(), too_large: None, limit: usize::MAX }
     }
 
     /// Puts the staged records from `from` on into the publisher's transaction, each numbered by `seq`. Stops where `full` says so;
@@ -142,6 +142,8 @@ pub(super) struct Writer<'a> {
     pub whole: Whole,
     /// The size of the row that was refused, for the topic does not take as much.
     pub too_large: Option<usize>,
+    /// Bytes at which it is full.
+    limit: usize,
 }
 
 impl Writer<'_> {
@@ -159,9 +161,19 @@ impl Writer<'_> {
             ),
         }
     }
+
+    /// With so many bytes staged it is full; the row that reaches them is taken whole.
+    pub fn within(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
 }
 
 impl RowSink for Writer<'_> {
+    fn full(&self) -> bool {
+        self.batch.bytes.len() >= self.limit
+    }
+
     fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError> {
         let bytes = &mut self.batch.bytes;
         let start = bytes.len();

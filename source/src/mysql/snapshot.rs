@@ -56,9 +56,16 @@ enum View {
     Reading { batches: mpsc::Receiver<Result<Vec<Values>, Error>>, left: std::vec::IntoIter<Values> },
 }
 
-/// Rows handed over at once, and how many such batches may wait.
+/// Rows handed over at once, or so many bytes of them, and how many such batches may wait.
 const BATCH: usize = 512;
+const BATCH_BYTES: usize = 1 << 20;
 const BATCHES: usize = 4;
+
+/// Bytes of a row's texts and blobs.
+fn size(row: &Values) -> usize {
+    let texts = (0..row.len()).filter_map(|i| row.as_ref(i));
+    texts.map(|value| if let mysql_async::Value::Bytes(bytes) = value { bytes.len() } else { 8 }).sum()
+}
 
 /// Reads the rows of an open view to their end.
 async fn read_view(mut conn: Conn, sql: String, batches: mpsc::Sender<Result<Vec<Values>, Error>>) {
@@ -70,14 +77,16 @@ async fn read_view(mut conn: Conn, sql: String, batches: mpsc::Sender<Result<Vec
             return;
         }
     };
-    let mut batch = Vec::with_capacity(BATCH);
+    let (mut batch, mut bytes) = (Vec::with_capacity(BATCH), 0);
     loop {
         let (send, end) = match result.next().await {
             Ok(Some(row)) => {
+                bytes += size(&row);
                 batch.push(row);
-                if batch.len() < BATCH {
+                if batch.len() < BATCH && bytes < BATCH_BYTES {
                     continue;
                 }
+                bytes = 0;
                 (Ok(std::mem::take(&mut batch)), false)
             }
             Ok(None) => (Ok(std::mem::take(&mut batch)), true),
@@ -87,6 +96,21 @@ async fn read_view(mut conn: Conn, sql: String, batches: mpsc::Sender<Result<Vec
             return;
         }
     }
+}
+
+/// How far a SELECT was read.
+enum Selected {
+    Whole(u64),
+    /// Nobody takes more than these rows.
+    Full(u64),
+}
+
+/// The bounds of a chunk as a WHERE.
+fn filter(shape: &Table, bounds: &Bounds) -> String {
+    let above = bounds.above.iter().map(|bound| format!("({})", literal::condition(shape, bound, Side::Above)));
+    let up_to = bounds.up_to.iter().map(|bound| format!("({})", literal::condition(shape, bound, Side::UpTo)));
+    let conditions: Vec<String> = above.chain(up_to).collect();
+    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
 }
 
 impl Reader {
@@ -196,7 +220,7 @@ impl Reader {
     }
 
     /// Reads the rows of one SELECT; None: the table changed under the view.
-    async fn select(&mut self, sql: &str, table: &Published, out: &mut (impl RowSink + Send)) -> Result<Option<u64>, CaptureError> {
+    async fn select(&mut self, sql: &str, table: &Published, out: &mut (impl RowSink + Send)) -> Result<Option<Selected>, CaptureError> {
         let fields = self.fields(table)?;
         let columns = selected(&fields);
         let config = &self.config;
@@ -209,11 +233,12 @@ impl Reader {
         let mut rows = 0;
         loop {
             match result.next().await {
+                Ok(Some(_)) if rows > 0 && out.full() => return Ok(Some(Selected::Full(rows))),
                 Ok(Some(row)) => {
                     publish(&mut self.buffers, &fields, &columns, table, &row, out)?;
                     rows += 1;
                 }
-                Ok(None) => return Ok(Some(rows)),
+                Ok(None) => return Ok(Some(Selected::Whole(rows))),
                 Err(Error::Server(ServerError { code: CHANGED, .. })) => return Ok(None),
                 Err(error) => return Err(fail(error)),
             }
@@ -290,11 +315,11 @@ impl ChunkReader for Reader {
         Ok(rows.flatten().unwrap_or_default())
     }
 
-    async fn bound(&mut self, table: &Table, above: Option<&[String]>, rows: u64) -> Result<Option<Vec<String>>, CaptureError> {
+    async fn bound(&mut self, table: &Table, within: &Bounds, rows: u64) -> Result<Option<Vec<String>>, CaptureError> {
         let stop = |problem: String| CaptureError::Stop { message: format!("{}: {problem}", table.id) };
         let key = table.key_columns();
         let expressions = key.iter().map(|column| literal::expression(column)).collect::<Result<Vec<_>, _>>().map_err(stop)?;
-        let filter = above.map(|bound| format!(" WHERE {}", literal::condition(table, bound, Side::Above))).unwrap_or_default();
+        let filter = filter(table, within);
         // The bound is found over the bare key columns, so that the index alone is read.
         let names = literal::order(table);
         let sql = format!(
@@ -320,11 +345,7 @@ impl ChunkReader for Reader {
         out: &mut (impl RowSink + Send),
     ) -> Result<Chunk<Position>, CaptureError> {
         let shape = &table.shape;
-        let mut conditions = Vec::new();
-        conditions.extend(bounds.above.iter().map(|bound| format!("({})", literal::condition(shape, bound, Side::Above))));
-        conditions.extend(bounds.up_to.iter().map(|bound| format!("({})", literal::condition(shape, bound, Side::UpTo))));
-        let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-        let sql = format!("SELECT {} FROM {}{filter}", select_list(table)?, quoted_table(&shape.id));
+        let sql = format!("SELECT {} FROM {}{}", select_list(table)?, quoted_table(&shape.id), filter(shape, bounds));
         loop {
             self.begin(shape, at).await?;
             if !self.has_shape(shape).await? {
@@ -332,10 +353,14 @@ impl ChunkReader for Reader {
                 return Ok(Chunk::OtherShape);
             }
             match self.select(&sql, table, out).await? {
-                Some(rows) => {
+                Some(Selected::Whole(rows)) => {
                     let read_at = catalog::bound(&self.config, &self.server, &mut self.conn).await?;
                     self.run(shape, "COMMIT").await?;
                     return Ok(Chunk::Read { rows, read_at });
+                }
+                Some(Selected::Full(rows)) => {
+                    self.leave().await?;
+                    return Ok(Chunk::Full { rows });
                 }
                 // A statement between view and pin rebuilt the table without another shape.
                 None => self.run(shape, "ROLLBACK").await?,
@@ -373,7 +398,10 @@ impl ChunkReader for Reader {
         };
         let fields = self.fields(table)?;
         let columns = selected(&fields);
-        for _ in 0..limit {
+        for read in 0..limit {
+            if read > 0 && out.full() {
+                break;
+            }
             let Some(row) = self.next_of_view(shape, &mut batches).await? else { return Ok(false) };
             publish(&mut self.buffers, &fields, &columns, table, &row, out)?;
         }
@@ -390,6 +418,17 @@ impl Reader {
         }
         self.view = Some(View::Opened);
         Ok(Some(place))
+    }
+
+    /// Goes on over a new connection: on the old one the rest of a result is on its way, which nobody takes.
+    async fn leave(&mut self) -> Result<(), CaptureError> {
+        let new = connect(&self.config, Purpose::Rows).await?;
+        let old = std::mem::replace(&mut self.conn, new);
+        // Dropped as it is, the driver would read it to its end. One that is gone is as well.
+        if let Err(error) = self.conn.query_drop(format!("KILL {}", old.id())).await {
+            tracing::debug!(%error, "leave a connection");
+        }
+        Ok(())
     }
 
     fn fields(&self, table: &Published) -> Result<Fields, CaptureError> {

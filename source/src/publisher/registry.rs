@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, error::Error, io, time::Duration};
 
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method, StatusCode, redirect::Policy};
 use runtime::{
-    config::{KafkaTopics, RegistryAuth, Url},
+    config::{KafkaTopics, RegistryAuth, Tls, TlsMode, Url},
     tls,
 };
 use serde_json::{Value as Json, json};
@@ -43,13 +43,13 @@ impl Registry {
     pub fn new(topics: &KafkaTopics) -> Result<Self, CaptureError> {
         let url = address(&topics.registry);
         let refused = |problem: String| CaptureError::Refused(format!("registry {url}: {problem}"));
-        let mut builder = Client::builder().connect_timeout(CONNECT).timeout(REQUEST).pool_max_idle_per_host(1);
-        if topics.registry.scheme == "https" {
-            let config = tls::client_config(&topics.registry_tls).map_err(|e| refused(e.to_string()))?;
-            let config = config.ok_or_else(|| refused("topics.kafka.registry_tls has mode: disable, and the URL is https".into()))?;
-            builder = builder.tls_backend_preconfigured(config);
-        }
-        let client = builder.build().map_err(|e| refused(reason(&e)))?;
+        // The HTTP client wants a TLS configuration also where it will speak in the clear, as it does to the end: it follows nobody.
+        let in_the_clear = Tls { mode: TlsMode::Require, ca: None, certificate: None, key: None };
+        let settings = if topics.registry.scheme == "https" { &topics.registry_tls } else { &in_the_clear };
+        let config = tls::client_config(settings).map_err(|e| refused(e.to_string()))?;
+        let config = config.ok_or_else(|| refused("topics.kafka.registry_tls has mode: disable, and the URL is https".into()))?;
+        let builder = Client::builder().connect_timeout(CONNECT).timeout(REQUEST).pool_max_idle_per_host(1).redirect(Policy::none());
+        let client = builder.tls_backend_preconfigured(config).build().map_err(|e| refused(reason(&e)))?;
         let auth = match (&topics.registry_auth, &topics.registry.user) {
             (RegistryAuth::None, Some(user)) => {
                 let password = topics.registry.password.clone().unwrap_or_else(|| runtime::config::Secret::new(""));
@@ -239,16 +239,10 @@ fn reason(error: &reqwest::Error) -> String {
 }
 
 /// Whether TLS itself failed, which trying again does not mend.
-fn is_tls(error: &reqwest::Error) -> bool {
-    let mut next: Option<&dyn Error> = Some(error);
-    while let Some(error) = next {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    // An I/O error's source is that of the error in it: itself it has to be looked at apart.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls(inner)) || error.source().is_some_and(is_tls)
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ pub fn progress(seq: u64) -> Progress {
         message: String::new(),
         ts_ms: 0,
         commit_ts_ms: 0,
+        due_ms: i64::MAX,
     }
 }
 
@@ -145,7 +146,9 @@ pub fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 
 /// One answer of the plain registry.
 pub async fn registry(method: reqwest::Method, path: &str, body: Option<serde_json::Value>) -> (u16, serde_json::Value) {
-    let request = reqwest::Client::new().request(method, format!("{}/{path}", env("INSTAR_TEST_REGISTRY")));
+    let config = runtime::tls::client_config(&tls(TlsMode::Require, None)).unwrap().unwrap();
+    let client = reqwest::Client::builder().tls_backend_preconfigured(config).build().unwrap();
+    let request = client.request(method, format!("{}/{path}", env("INSTAR_TEST_REGISTRY")));
     let request = request.header("Content-Type", "application/vnd.schemaregistry.v1+json");
     let request = if let Some(body) = body { request.body(body.to_string()) } else { request };
     let response = request.send().await.unwrap();

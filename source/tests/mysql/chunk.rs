@@ -1,6 +1,9 @@
 //! The copy: chunks of one row over odd keys, views, and shapes that differ.
 
-use source::engine::{Bounds, Chunk, ChunkReader, Engine};
+use source::{
+    engine::{Bounds, Chunk, ChunkReader, Engine, Row, RowSink},
+    error::CaptureError,
+};
 
 use crate::world::{Flavour, Rows, World, by_table, hear, published};
 
@@ -13,8 +16,9 @@ async fn one_by_one(world: &World, table: &str) -> Vec<Vec<u8>> {
     let mut reader = engine.reader().await.unwrap();
     let (mut above, mut keys) = (None, Vec::new());
     loop {
-        let up_to = reader.bound(&shapes[0], above.as_deref(), 1).await.unwrap();
-        let bounds = Bounds { above: above.clone(), up_to: up_to.clone() };
+        let mut bounds = Bounds { above: above.clone(), up_to: None };
+        let up_to = reader.bound(&shapes[0], &bounds, 1).await.unwrap();
+        bounds.up_to.clone_from(&up_to);
         let mut rows = Rows::default();
         let chunk = reader.read(&published(&shapes[0]), &bounds, &at, &mut rows).await.unwrap();
         assert!(matches!(chunk, Chunk::Read { .. }), "{table}: {chunk:?}");
@@ -65,6 +69,46 @@ async fn chunks_of_one_row_find_every_key_once() {
             distinct.dedup();
             assert_eq!((found.len(), distinct.len()), (*count, *count), "{flavour:?} {ty}");
         }
+    }
+}
+
+/// Takes as many rows as it is told.
+struct Bounded(Rows, usize);
+
+impl RowSink for Bounded {
+    fn row(&mut self, row: Row<'_>) -> Result<(), CaptureError> {
+        self.0.row(row)
+    }
+
+    fn full(&self) -> bool {
+        self.0.0.len() >= self.1
+    }
+}
+
+#[tokio::test]
+async fn a_full_chunk_ends_early_and_its_reader_goes_on() {
+    for flavour in BOTH {
+        let Some(mut world) = World::new(flavour, "full").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)").await;
+        for id in 1..=40 {
+            world.run(&format!("INSERT INTO t VALUES ({id}, REPEAT('x', 1000000))")).await;
+        }
+        let mut engine = world.engine(&["t"]);
+        let (at, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+        let (mut reader, table) = (engine.reader().await.unwrap(), published(&shapes[0]));
+        let mut few = Bounded(Rows::default(), 3);
+        assert_eq!(reader.read(&table, &Bounds::default(), &at, &mut few).await.unwrap(), Chunk::Full { rows: 3 });
+        let bound = |key: &str| Some(vec![key.to_owned()]);
+        // Bounds hold on both sides; where fewer rows are left there is none.
+        let within = Bounds { above: bound("10"), up_to: bound("20") };
+        assert_eq!(reader.bound(&shapes[0], &within, 10).await.unwrap(), bound("20"));
+        assert_eq!(reader.bound(&shapes[0], &within, 11).await.unwrap(), None);
+        // As many as there are is not too many, and one row is always taken.
+        let mut all = Bounded(Rows::default(), 10);
+        assert!(matches!(reader.read(&table, &within, &at, &mut all).await.unwrap(), Chunk::Read { rows: 10, .. }));
+        let one = Bounds { above: bound("10"), up_to: bound("11") };
+        let mut none = Bounded(Rows::default(), 0);
+        assert!(matches!(reader.read(&table, &one, &at, &mut none).await.unwrap(), Chunk::Read { rows: 1, .. }));
     }
 }
 

@@ -226,6 +226,7 @@ pub async fn copy(engine: &MySql, table: &Published, at: &Position) -> Result<Ve
     let mut rows = Rows::default();
     match reader.read(table, &Bounds::default(), at, &mut rows).await? {
         Chunk::Read { rows: count, .. } => assert_eq!(count, rows.0.len() as u64),
+        Chunk::Full { .. } => panic!("nothing bounds these rows"),
         Chunk::OtherShape => panic!("{} has another shape", table.shape.id),
     }
     Ok(rows.0)

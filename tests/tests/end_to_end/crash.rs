@@ -28,10 +28,10 @@ async fn freeze(world: &World, after: Duration) {
     .await;
 }
 
-/// Kills `instar run` thirty times, each time while at least 500 rows are not on the target.
-pub async fn thirty_kills(name: &str, setup: &str, options: Options<'_>, statement: impl Fn(u64, u64) -> String) {
+/// Kills processes of the pipeline thirty times, each time while at least 500 rows are not on the target.
+pub async fn thirty_kills(name: &str, seed: u64, setup: &str, options: Options<'_>, statement: impl Fn(u64, u64) -> String) -> World {
     let mut world = World::with(name, setup, &["t"], options).await;
-    let mut random = Random::seeded(name, 0x5eed_1234);
+    let mut random = Random::seeded(name, seed);
     world.start();
     let (mut kills, mut from) = (0, 1);
     while kills < KILLS {
@@ -53,14 +53,23 @@ pub async fn thirty_kills(name: &str, setup: &str, options: Options<'_>, stateme
             world.pipeline.signal("-CONT");
             continue;
         }
-        world.pipeline.kill();
+        // Of several processes any may die, or all.
+        let size = world.pipeline.size();
+        let fate = 1 + random.below((1 << size) - 1);
+        let victims: Vec<usize> = (0..size).filter(|number| fate >> number & 1 == 1).collect();
+        for victim in &victims {
+            world.pipeline.kill_one(*victim);
+        }
         let rows = missing(&mut world).await;
-        world.pipeline.start();
+        for victim in &victims {
+            world.pipeline.start_one(*victim);
+        }
+        world.pipeline.signal("-CONT");
         if rows.is_none_or(|rows| rows < IN_FLIGHT) {
             continue;
         }
         kills += 1;
-        println!("{name}: kill {kills} after {wait} ms with {rows:?} rows not applied");
+        println!("{name}: kill {kills} of processes {victims:?} of {size} after {wait} ms with {rows:?} rows not applied");
         // Some processes die while they start, others when they are at work.
         if random.one_in(2) {
             eventually("something is applied", Duration::from_secs(30), async || missing(&mut world).await < rows).await;
@@ -68,22 +77,25 @@ pub async fn thirty_kills(name: &str, setup: &str, options: Options<'_>, stateme
     }
     world.pipeline.caught_up();
     world.assert_equal().await;
+    world
+}
+
+pub const KEYED: &str = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(60) NOT NULL, n INT NOT NULL);";
+
+pub fn keyed_rows(from: u64, to: u64) -> String {
+    format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM seq_{from}_to_{to}")
 }
 
 #[tokio::test]
 async fn thirty_kills_lose_nothing_and_double_nothing() {
-    let setup = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(60) NOT NULL, n INT NOT NULL);";
-    thirty_kills("kills_keyed", setup, Options::default(), |from, to| {
-        format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM seq_{from}_to_{to}")
-    })
-    .await;
+    thirty_kills("kills_keyed", 0x5eed_1234, KEYED, Options::default(), keyed_rows).await;
 }
 
 #[tokio::test]
 async fn thirty_kills_double_nothing_without_a_key() {
     let setup = "CREATE TABLE t (v VARCHAR(60) NOT NULL, n INT NOT NULL);";
     let options = Options { sink: "    keyless: full_row\n", ..Options::default() };
-    thirty_kills("kills_keyless", setup, options, |from, to| {
+    thirty_kills("kills_keyless", 0x5eed_1234, setup, options, |from, to| {
         format!("INSERT INTO t (v, n) SELECT CONCAT('row ', seq DIV 3), seq % 3 FROM seq_{from}_to_{to}")
     })
     .await;

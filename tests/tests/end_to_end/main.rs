@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod apart;
 mod bad_input;
 mod broker;
 mod change;
 mod command;
+mod copy;
 mod crash;
 mod load;
 mod model;

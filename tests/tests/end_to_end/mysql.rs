@@ -88,7 +88,7 @@ async fn a_key_change_is_held_and_a_reload_leads_out() {
 #[tokio::test]
 async fn thirty_kills_lose_nothing_and_double_nothing() {
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(60) NOT NULL, n INT NOT NULL);";
-    thirty_kills("my_kills", setup, options(), |from, to| {
+    thirty_kills("my_kills", 0x5eed_1234, setup, options(), |from, to| {
         format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM {}", numbers(from, to))
     })
     .await;

@@ -179,6 +179,8 @@ async fn a_stopped_sink_leaves_the_other_going_on() {
         sink_extra: "",
     };
     world.pipeline.reconfigure(&format!("{}{second}", setup.yaml()));
+    // Two sinks: all in one process.
+    world.pipeline.apart = false;
     world.start();
     world.source.run("ALTER TABLE t DROP COLUMN v").await;
     world.source.run("INSERT INTO t VALUES (2)").await;
@@ -226,6 +228,8 @@ async fn a_sink_that_is_refused_while_it_runs_leaves_the_other_going_on() {
     let url = postgres::database_url("refused_sink_other").replace("postgres:test@", "refused_loader:x@");
     let config = std::fs::read_to_string(&world.pipeline.config).unwrap();
     world.pipeline.reconfigure(&format!("{config}  other:\n    target: postgres\n    url: {url}\n    schema: public\n"));
+    // Two sinks: all in one process.
+    world.pipeline.apart = false;
     world.start();
     admin
         .run("ALTER ROLE refused_loader NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'refused_loader'")

@@ -28,6 +28,19 @@ pub struct Options<'a> {
     pub sink: &'a str,
     pub source_url: Option<String>,
     pub transport: Transport<'a>,
+    /// A source and two instances of the sink, as processes of their own.
+    pub apart: bool,
+}
+
+impl Options<'_> {
+    /// What the run of the tests says (INSTAR_TEST_TRANSPORT) of those that do not say it themselves.
+    fn of_this_run(mut self) -> Self {
+        if self.transport == Transport::Local && std::env::var("INSTAR_TEST_TRANSPORT").is_ok_and(|t| t == "kafka") {
+            self.transport = Transport::Kafka;
+            self.apart = true;
+        }
+        self
+    }
 }
 
 impl World {
@@ -37,6 +50,7 @@ impl World {
     }
 
     pub async fn with(name: &str, setup: &str, tables: &[&str], options: Options<'_>) -> World {
+        let options = options.of_this_run();
         let url = options.source_url.clone().unwrap_or_else(|| source::url("mariadb"));
         let mut session = source::Session::connect(&url).await;
         session.fresh_database(name).await;
@@ -45,7 +59,8 @@ impl World {
         if options.transport == Transport::Kafka {
             kafka::Topics::shared().forget(name).await;
         }
-        let pipeline = Pipeline::new(name, "");
+        let mut pipeline = Pipeline::new(name, "");
+        pipeline.apart = options.apart;
         let world = World {
             name: name.into(),
             source: session,
@@ -60,6 +75,9 @@ impl World {
 
     /// Writes the configuration for the tables that the world has now.
     pub fn configure(&self, options: &Options<'_>) {
+        let options = options.clone().of_this_run();
+        // Apart, nobody else decides whether a sink that stands ends.
+        let waits = if options.apart && !options.sink.contains("on_stop") { "    on_stop: wait\n" } else { "" };
         let tables: Vec<String> = self.tables.iter().map(|t| format!("{}.{t}", self.name)).collect();
         let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
         let setup = Setup {
@@ -71,7 +89,7 @@ impl World {
             schema: "public",
             partitions: 4,
             source_extra: options.source,
-            sink_extra: options.sink,
+            sink_extra: &format!("{}{waits}", options.sink),
         };
         self.pipeline.reconfigure(&setup.yaml_over(options.transport));
     }

@@ -21,6 +21,7 @@ use super::{
     KafkaError,
     connection::{Context, client_config},
     describe::{self, Isolation},
+    events::Heard,
     sorted,
 };
 use crate::config::KafkaTopics;
@@ -58,7 +59,7 @@ pub struct TopicFacts {
 #[derive(Clone)]
 pub struct Cluster {
     topics: Arc<KafkaTopics>,
-    admin: Arc<AdminClient<Context>>,
+    heard: Arc<Heard>,
     client: String,
 }
 
@@ -68,14 +69,15 @@ impl Cluster {
         let mut config = client_config(topics, client);
         config.set_log_level(RDKafkaLogLevel::Info);
         let admin = AdminClient::from_config_and_context(&config, Context::new(topics)).map_err(|e| sorted("topics.kafka", &e))?;
-        let cluster = Self { topics: Arc::new(topics.clone()), admin: Arc::new(admin), client: client.to_owned() };
+        let heard = Arc::new(Heard::new(admin)?);
+        let cluster = Self { topics: Arc::new(topics.clone()), heard, client: client.to_owned() };
         cluster.reach()?;
         Ok(cluster)
     }
 
     fn reach(&self) -> Result<(), KafkaError> {
         let deadline = Instant::now() + PATIENCE;
-        let (client, brokers) = (self.admin.inner(), &self.topics.brokers);
+        let (client, brokers) = (self.heard.admin.inner(), &self.topics.brokers);
         loop {
             let answer = client.fetch_metadata(Some("__consumer_offsets"), Duration::from_millis(500));
             let Err(error) = answer else {
@@ -114,7 +116,7 @@ impl Cluster {
     #[expect(unsafe_code, reason = "the client library's own interface")]
     fn describe(&self, names: &[&str]) -> Result<Vec<Option<describe::Described>>, KafkaError> {
         // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::topics(self.admin.inner().native_ptr(), names, REQUEST) }
+        unsafe { describe::topics(self.heard.admin.inner().native_ptr(), names, REQUEST) }
     }
 
     /// Finds the topic, or makes it with so many partitions; checks that it keeps what it must.
@@ -154,7 +156,7 @@ impl Cluster {
             topic = topic.set(key, value);
         }
         let options = AdminOptions::new().request_timeout(Some(REQUEST)).operation_timeout(Some(REQUEST));
-        let results = wait(self.admin.create_topics(&[topic], &options)).map_err(|e| sorted(&what, &e))?;
+        let results = wait(self.heard.admin.create_topics(&[topic], &options)).map_err(|e| sorted(&what, &e))?;
         for result in results {
             match result {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
@@ -196,7 +198,8 @@ impl Cluster {
     fn setting(&self, name: &str, key: &str) -> Result<Option<String>, KafkaError> {
         let what = format!("topic {name}: its settings");
         let options = AdminOptions::new().request_timeout(Some(REQUEST));
-        let results = wait(self.admin.describe_configs(&[ResourceSpecifier::Topic(name)], &options)).map_err(|e| sorted(&what, &e))?;
+        let results =
+            wait(self.heard.admin.describe_configs(&[ResourceSpecifier::Topic(name)], &options)).map_err(|e| sorted(&what, &e))?;
         match results.into_iter().next() {
             Some(Ok(resource)) => Ok(resource.get(key).and_then(|entry| entry.value.clone())),
             Some(Err(RDKafkaErrorCode::TopicAuthorizationFailed)) | None => Ok(None),
@@ -219,7 +222,7 @@ impl Cluster {
             Err(KafkaError::Transient(_)) => {
                 // After a broker's restart the library asks with what it knew of the topic before, again and again, until it is told
                 // to look anew.
-                let looked = self.admin.inner().fetch_metadata(Some(topic), REQUEST);
+                let looked = self.heard.admin.inner().fetch_metadata(Some(topic), REQUEST);
                 looked.map_err(|e| sorted(&format!("topic {topic}"), &e))?;
                 self.ask_ends(topic, lanes, isolation)
             }
@@ -230,12 +233,12 @@ impl Cluster {
     #[expect(unsafe_code, reason = "the client library's own interface")]
     fn ask_ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
         // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::ends(self.admin.inner().native_ptr(), topic, lanes, isolation, REQUEST) }
+        unsafe { describe::ends(self.heard.admin.inner().native_ptr(), topic, lanes, isolation, REQUEST) }
     }
 
     /// How many members a consumer group has.
     pub fn members(&self, group: &str) -> Result<usize, KafkaError> {
-        let list = self.admin.inner().fetch_group_list(Some(group), REQUEST).map_err(|e| sorted(&format!("group {group}"), &e))?;
+        let list = self.heard.admin.inner().fetch_group_list(Some(group), REQUEST).map_err(|e| sorted(&format!("group {group}"), &e))?;
         Ok(list.groups().iter().filter(|g| g.name() == group).map(|g| g.members().len()).sum())
     }
 

@@ -141,9 +141,15 @@ impl ClientContext for Context {
     fn error(&self, error: LibraryError, reason: &str) {
         tracing::debug!(%error, reason, "kafka client");
         let Some(code) = error.rdkafka_error_code() else { return };
+        // How long it took says nothing.
+        let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
         let mut heard = self.heard();
         match code {
             RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed | RDKafkaErrorCode::SSL => {
+                heard.refused = Some(reason.to_owned());
+            }
+            // The broker's own refusal may come behind the handshake, where it is told as a connection that ended.
+            _ if reason.contains("SSL alert number") => {
                 heard.refused = Some(reason.to_owned());
             }
             RDKafkaErrorCode::AllBrokersDown => {

@@ -73,6 +73,8 @@ impl Reader {
             // The end of a lane is told by the first answer that brings nothing, so this late: a boundary behind a marker waits for it.
             ("fetch.wait.max.ms", "10"),
             ("fetch.error.backoff.ms", "50"),
+            // Compressed: a lane's queue may be over its limit by what one answer unpacks to.
+            ("fetch.message.max.bytes", "524288"),
             ("queued.max.messages.kbytes", &ahead),
         ];
         for (key, value) in unless_given.into_iter().filter(|(key, _)| !topics.properties.contains_key(*key)) {

@@ -5,6 +5,7 @@
 mod cluster;
 mod connection;
 mod describe;
+mod events;
 mod lane;
 mod tail;
 

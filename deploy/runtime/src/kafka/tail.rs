@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    KafkaError,
+    Cluster, KafkaError,
     lane::{Lane, Reader},
 };
 
@@ -17,6 +17,7 @@ const NEAR: u64 = 64;
 /// One topic, with the reading of it where it was left.
 pub struct Tail {
     reader: Reader,
+    cluster: Option<Cluster>,
     topic: String,
     lane: Option<Lane>,
     /// Where the lane's next record is.
@@ -29,7 +30,14 @@ pub struct Tail {
 impl Tail {
     /// `news` is called when there may be something new behind what was read.
     pub fn new(reader: Reader, topic: impl Into<String>, news: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { reader, topic: topic.into(), lane: None, next: 0, newest: None, news: std::sync::Arc::new(news) }
+        Self { reader, cluster: None, topic: topic.into(), lane: None, next: 0, newest: None, news: std::sync::Arc::new(news) }
+    }
+
+    /// Asks for the end over a connection where no answer to a fetch is waited for: a broker answers one after the other.
+    #[must_use]
+    pub fn asking(mut self, cluster: Cluster) -> Self {
+        self.cluster = Some(cluster);
+        self
     }
 
     pub fn topic(&self) -> &str {
@@ -59,13 +67,10 @@ impl Tail {
         goal: u64,
         mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let (low, end) = self.reader.bounds(&self.topic, 0)?;
+        let (low, end) = self.bounds(from)?;
         let end = end.max(goal);
         if from < low || from > end {
             return Err(self.absent(from, low, end).into());
-        }
-        if end <= from && self.lane.is_some() && self.next == from {
-            return Ok(from);
         }
         // Not in the middle where the call before ended with an error.
         let begun = std::mem::replace(&mut self.next, u64::MAX);
@@ -76,9 +81,10 @@ impl Tail {
         }
         let deadline = Instant::now() + PATIENCE;
         let mut at = from;
-        while at < end {
-            let Some(lane) = &self.lane else { break };
-            let taken = lane.take(PART, Duration::from_millis(100))?;
+        while let Some(lane) = &self.lane {
+            // Also where nothing new is known of: only a queue that was empty tells of what comes next.
+            let wait = if at < end { Duration::from_millis(100) } else { Duration::ZERO };
+            let taken = lane.take(PART, wait)?;
             for message in taken.messages() {
                 if let Some(value) = message.value() {
                     each(message.offset(), value)?;
@@ -86,6 +92,9 @@ impl Tail {
                 at = message.offset() + 1;
             }
             at = at.max(taken.end.unwrap_or(0));
+            if wait.is_zero() && taken.messages().is_empty() {
+                break;
+            }
             if taken.messages().is_empty() && Instant::now() >= deadline {
                 let text = format!("topic {}: the broker does not give what lies from {at} to {end}", self.topic);
                 return Err(KafkaError::Transient(text).into());
@@ -93,6 +102,17 @@ impl Tail {
         }
         self.next = at;
         Ok(at)
+    }
+
+    /// First and end offset as they are now; a lane that is read from there says by itself where its first records are gone.
+    fn bounds(&self, from: u64) -> Result<(u64, u64), KafkaError> {
+        match &self.cluster {
+            Some(cluster) if self.lane.is_some() && self.next == from => {
+                let ends = cluster.committed(&self.topic, 1)?;
+                Ok((0, ends.first().copied().unwrap_or(0)))
+            }
+            Some(_) | None => self.reader.bounds(&self.topic, 0),
+        }
     }
 
     /// The newest committed record: found from the end backwards, then by reading on.

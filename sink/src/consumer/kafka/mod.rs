@@ -44,8 +44,9 @@ use self::{member::Member, topic::Asked, topics::Topics, watcher::Watcher};
 use super::Consumer;
 use crate::error::SinkError;
 
-/// How much of a lane is fetched ahead, in kB: what a lane that waits takes of memory, and what a worker finds after a flush.
-const AHEAD: u32 = 4096;
+/// How much of a lane is fetched ahead, in kB: what a worker finds after a flush, and what a lane that waits takes of memory (about
+/// three times as much with the library's own records). A pipeline of very many lanes sets `queued.max.messages.kbytes` lower.
+const AHEAD: u32 = 2048;
 /// The same for commands that only look at a lane's first row.
 const LOOK: u32 = 16;
 
@@ -108,7 +109,7 @@ impl KafkaConsumer {
             let versions_changed = versions_changed.clone();
             move || versions_changed.send_modify(|n| *n = n.wrapping_add(1))
         };
-        let versions = Followed::new(Tail::new(reader.clone(), names::versions(prefix), news));
+        let versions = Followed::new(Tail::new(reader.clone(), names::versions(prefix), news).asking(cluster.clone()));
         let progress = Followed::new(Tail::new(reader, names::progress(prefix), || {}));
         let watcher = Watcher::start(cluster.clone(), topics.clone(), &names::versions(prefix), versions_changed.clone())?;
         let member = match group {
@@ -178,10 +179,10 @@ impl KafkaConsumer {
 
     fn read_failed(&self, name: &str, error: ReadError) -> SinkError {
         match error {
-            ReadError::Kafka(KafkaError::Absent { low, .. }) => SinkError::Stop {
+            ReadError::Kafka(KafkaError::Absent { offset, low, high, .. }) => SinkError::Stop {
                 message: format!(
-                    "topic {name} begins at offset {low}: schema versions are gone, without which rows cannot be read. \
-                     It must keep its records for ever (retention.ms=-1, retention.bytes=-1, cleanup.policy=delete)."
+                    "topic {name} holds the offsets {low} to {high}, not {offset}: schema versions are gone, without which rows cannot \
+                     be read. It must keep its records for ever (retention.ms=-1, retention.bytes=-1, cleanup.policy=delete)."
                 ),
             },
             ReadError::Kafka(error) => self.failed(error),

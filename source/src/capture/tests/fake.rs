@@ -480,10 +480,11 @@ impl ChunkReader for FakeReader {
         Ok(self.server.world().tables[&table.id].rows.len() as u64)
     }
 
-    async fn bound(&mut self, table: &Table, above: Option<&[String]>, rows: u64) -> Result<Option<Vec<String>>, CaptureError> {
+    async fn bound(&mut self, table: &Table, within: &Bounds, rows: u64) -> Result<Option<Vec<String>>, CaptureError> {
         tokio::task::yield_now().await;
-        let above: Option<i64> = above.map(|a| a[0].parse().expect("literal"));
-        let mut keys: Vec<i64> = self.server.rows(&table.id.name).iter().map(|r| r[0]).filter(|k| above.is_none_or(|a| *k > a)).collect();
+        let (above, up_to) = (literal(within.above.as_ref()), literal(within.up_to.as_ref()));
+        let inside = |k: &i64| above.is_none_or(|a| *k > a) && up_to.is_none_or(|u| *k <= u);
+        let mut keys: Vec<i64> = self.server.rows(&table.id.name).iter().map(|r| r[0]).filter(inside).collect();
         keys.sort_unstable();
         Ok(keys.get(rows as usize - 1).map(|k| vec![k.to_string()]))
     }
@@ -511,6 +512,9 @@ impl ChunkReader for FakeReader {
         for values in rows {
             if above.is_some_and(|a| values[0] <= a) || up_to.is_some_and(|u| values[0] > u) {
                 continue;
+            }
+            if read > 0 && out.full() {
+                return Ok(Chunk::Full { rows: read });
             }
             read += 1;
             write(&Change { table: table.shape.id.clone(), op: Op::Read, before: None, after: Some(values) }, table, out)?;

@@ -53,6 +53,18 @@ async fn rows_and_changes_arrive_in_order_with_the_copy() {
 }
 
 #[tokio::test]
+async fn a_chunk_that_is_larger_than_it_may_be_is_read_in_parts() {
+    let mut world = World::new(server(200), &["orders"]);
+    world.settings.snapshot.chunk_rows = 1_000;
+    let each = 60;
+    world.settings.commit.chunk_bytes = 5 * each;
+    world.until_caught_up().await;
+    world.check(&["orders"]);
+    let orders = world.rows("orders");
+    assert_eq!((orders.len(), orders.iter().filter(|r| r.snapshot).count()), (200, 200), "each row is copied once");
+}
+
+#[tokio::test]
 async fn a_truncate_is_told_on_every_lane() {
     let mut world = World::new(server(5), &["orders"]);
     world.until_caught_up().await;
@@ -318,10 +330,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_or_doubled_by_kills(steps in prop::collection::vec((deed(), 0..60usize), 1..30)) {
+    fn nothing_is_lost_or_doubled_by_kills(steps in prop::collection::vec((deed(), 0..60usize), 1..30), chunk_bytes in prop::sample::select(vec![40, 1 << 20])) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async {
             let mut world = World::new(server(12), &["orders", "log"]);
+            // Every chunk of more than a row or two is too large, and cut.
+            world.settings.commit.chunk_bytes = chunk_bytes;
             for (number, (deed, polls)) in steps.iter().enumerate() {
                 done(&world, number, deed);
                 world.killed_after(*polls).await;

@@ -51,6 +51,8 @@ pub struct KafkaPublisher {
     client: String,
     prefix: String,
     topics: Vec<TopicFacts>,
+    /// Of each topic: the lanes that are written to. A grown topic has more.
+    lanes: Vec<u32>,
     names: Vec<Arc<str>>,
     by_name: HashMap<String, TopicHandle>,
     system: Option<System>,
@@ -98,6 +100,7 @@ impl KafkaPublisher {
             client,
             prefix: prefix.to_owned(),
             topics: Vec::new(),
+            lanes: Vec::new(),
             names: Vec::new(),
             by_name: HashMap::new(),
             system: None,
@@ -136,6 +139,7 @@ impl KafkaPublisher {
         let handle = TopicHandle(self.topics.len());
         self.by_name.insert(facts.name.clone(), handle);
         self.names.push(facts.name.as_str().into());
+        self.lanes.push(facts.partitions);
         self.topics.push(facts);
         handle
     }
@@ -319,10 +323,12 @@ impl Publisher for KafkaPublisher {
             });
         }
         let handle = self.keep(facts);
+        let lanes = lanes.unwrap_or(has);
+        self.lanes[handle.0] = lanes;
         if !self.used.contains(&handle) {
             self.used.push(handle);
         }
-        Ok(LiveTopic { handle, lanes: lanes.unwrap_or(has), id: Some(id) })
+        Ok(LiveTopic { handle, lanes, id: Some(id) })
     }
 
     fn largest(&self, topic: TopicHandle) -> usize {
@@ -357,10 +363,10 @@ impl Publisher for KafkaPublisher {
 
     async fn ends(&mut self, topic: TopicHandle) -> Result<Vec<Offset>, CaptureError> {
         self.written().await?;
-        let facts = self.topics.get(topic.0).cloned();
-        let facts = facts.ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", topic.0)))?;
+        let known = self.names.get(topic.0).cloned().zip(self.lanes.get(topic.0).copied());
+        let (name, lanes) = known.ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", topic.0)))?;
         let cluster = self.cluster.clone();
-        blocking(move || cluster.written(&facts.name, facts.partitions).map_err(failed)).await
+        blocking(move || cluster.written(&name, lanes).map_err(failed)).await
     }
 
     async fn commit_event(&mut self, event: &SchemaEvent, progress: &Progress) -> Result<(), CaptureError> {
