@@ -381,7 +381,7 @@ fn the_working_examples_are_whole() {
         names.push(path.file_name().unwrap().to_string_lossy().into_owned());
     }
     names.sort();
-    assert_eq!(names, ["every-key.yaml", "mysql-to-postgres.yaml"]);
+    assert_eq!(names, ["every-key.yaml", "mysql-to-postgres-kafka.yaml", "mysql-to-postgres.yaml"]);
 }
 
 #[test]
