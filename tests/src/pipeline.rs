@@ -52,11 +52,19 @@ impl Pipeline {
 
     pub fn start_with(&mut self, arguments: &[&str]) {
         assert!(!self.is_running(), "the pipeline runs already");
-        self.processes = if self.apart {
-            vec![self.source("source"), self.sink("sink1"), self.sink("sink2")]
+        if self.apart {
+            self.start_apart(true, 2);
         } else {
-            vec![self.spawn("run", &[&["run"], arguments].concat())]
-        };
+            self.processes = vec![self.spawn("run", &[&["run"], arguments].concat())];
+        }
+    }
+
+    /// Starts the source or not, and so many instances of the sink, as processes of their own.
+    pub fn start_apart(&mut self, source: bool, sinks: usize) {
+        assert!(!self.is_running(), "the pipeline runs already");
+        let source = source.then(|| self.source("source"));
+        let sinks = (1..=sinks).map(|number| self.sink(&format!("sink{number}")));
+        self.processes = source.into_iter().chain(sinks).collect();
     }
 
     /// Starts `instar source` as a process of its own; what it prints is added to `NAME.log`.
@@ -86,6 +94,10 @@ impl Pipeline {
     /// Of `instar run`, or of the source.
     pub fn pid(&self) -> u32 {
         self.processes.first().expect("a process").pid()
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(Process::pid).collect()
     }
 
     /// kill -9 of all.

@@ -418,7 +418,8 @@ fn note(part: Part, live: &Parts, ended: &mut Ended) -> Result<(), Failure> {
             ended.copied = true;
         }
         Part::Source(Ok(SourceEnded::Shutdown)) | Part::Sink(_, Ok(SinkEnded::Shutdown)) => {}
-        Part::Source(Ok(SourceEnded::Stopped { message })) | Part::Source(Err(CaptureError::Stop { message })) => {
+        Part::Source(Ok(SourceEnded::Stopped { message }))
+        | Part::Source(Err(CaptureError::Stop { message } | CaptureError::Blocked { message })) => {
             live.end(SOURCE, Liveness::Ended(message));
         }
         Part::Source(Err(error)) => return Err(Failure::error(format!("source: {error}"))),

@@ -1,4 +1,5 @@
 //! Topics and lanes on a real broker (INSTAR_TEST_KAFKA).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::{
     collections::BTreeMap,

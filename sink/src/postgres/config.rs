@@ -20,11 +20,12 @@ use crate::error::SinkError;
 /// Certificates of public authorities, where the system keeps them.
 const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// What a session of ours must never inherit from the settings of the server, the database or the role.
+/// What a session of ours must never inherit from the settings of the server, the database or the role. The last ones are for
+/// statements that reach rows by their keys: they are planned once, and a key's pages are taken for cached.
 const OPTIONS: &str = "-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres \
 -c extra_float_digits=1 -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 \
 -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
--c plan_cache_mode=force_generic_plan -c jit=off";
+-c plan_cache_mode=force_generic_plan -c jit=off -c random_page_cost=1.1";
 
 /// All that is needed to open a connection.
 #[derive(Clone)]

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use futures_util::future;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSql};
 
@@ -88,6 +89,15 @@ impl Connection {
             Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(false),
             Err(error) => Err(self.sorted(&error, sql)),
         }
+    }
+
+    /// Runs a prepared statement of the open transaction as it is planned best for the tables and parameters of now. Statements
+    /// that join need it: a plan that was made while the target table was small reads all of it for ever.
+    pub async fn planned_anew<T>(&self, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let anew = self.client.batch_execute("SET LOCAL plan_cache_mode = force_custom_plan");
+        let back = self.client.batch_execute("SET LOCAL plan_cache_mode = force_generic_plan");
+        // Sent together, in this order: one round trip.
+        future::try_join3(anew, run, back).await.map(|((), done, ())| done)
     }
 
     async fn one_text(&self, sql: &str) -> Result<String, SinkError> {

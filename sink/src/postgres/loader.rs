@@ -25,9 +25,10 @@ pub enum Wanted {
     CopyKeys,
     UpsertStage,
     InsertStage,
-    /// Deletes the keys of the stage of rows.
-    DeleteStage,
-    DeleteKeys,
+    /// Deletes the keys of the stage of rows, of which there are so many.
+    DeleteStage(usize),
+    /// Deletes the keys of their own stage.
+    DeleteKeys(usize),
 }
 
 pub struct Loader {
@@ -90,11 +91,16 @@ impl Loader {
         if let Some(statement) = self.statements.get(&wanted) {
             return Ok(statement.clone());
         }
-        let sql = self.text(&wanted).map_err(|why| SinkError::Stop { message: format!("table {}: {why}", self.version.id) })?;
+        let sql = self.sql(&wanted)?;
         let prepared = connection.client.prepare(&sql).await;
         let statement = prepared.map_err(|e| connection.sorted(&e, &format!("table {}: prepare `{sql}`", self.version.id)))?;
         self.statements.insert(wanted, statement.clone());
         Ok(statement)
+    }
+
+    /// The text of a statement.
+    pub fn sql(&self, wanted: &Wanted) -> Result<String, SinkError> {
+        self.text(wanted).map_err(|why| SinkError::Stop { message: format!("table {}: {why}", self.version.id) })
     }
 
     fn text(&self, wanted: &Wanted) -> Result<String, String> {
@@ -118,8 +124,8 @@ impl Loader {
             Wanted::CopyKeys => sql::copy(&sql::quote(&stages()?.keys), keys),
             Wanted::UpsertStage => sql::upsert(target, columns, keys, &sql::From::Stage(&stages()?.rows)),
             Wanted::InsertStage => sql::insert(target, columns, &sql::From::Stage(&stages()?.rows)),
-            Wanted::DeleteStage => sql::delete(target, columns, keys, &sql::From::Stage(&stages()?.rows)),
-            Wanted::DeleteKeys => sql::delete(target, keys, keys, &sql::From::Stage(&stages()?.keys)),
+            Wanted::DeleteStage(rows) => sql::delete(target, columns, keys, &sql::From::StageOf(&stages()?.rows, *rows)),
+            Wanted::DeleteKeys(rows) => sql::delete(target, keys, keys, &sql::From::StageOf(&stages()?.keys, *rows)),
         })
     }
 

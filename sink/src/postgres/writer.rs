@@ -247,7 +247,7 @@ impl TableWriter<'_> {
     async fn delete(&mut self, keys: &mut Rows) -> Result<(), SinkError> {
         if keys.count > FEW {
             self.copy(Wanted::CopyKeys, keys).await?;
-            self.execute(Wanted::DeleteKeys, &[]).await
+            self.delete_staged(&Wanted::DeleteKeys(keys.count)).await
         } else {
             self.arrays(Wanted::DeleteArrays, keys).await
         }
@@ -261,10 +261,10 @@ impl TableWriter<'_> {
         if self.loader.replaces || rows.count > FEW {
             self.copy(Wanted::CopyStage, rows).await?;
             if self.loader.replaces {
-                self.execute(Wanted::DeleteStage, &[]).await?;
-                return self.execute(Wanted::InsertStage, &[]).await;
+                self.delete_staged(&Wanted::DeleteStage(rows.count)).await?;
+                return self.execute(Wanted::InsertStage).await;
             }
-            return self.execute(Wanted::UpsertStage, &[]).await;
+            return self.execute(Wanted::UpsertStage).await;
         }
         self.arrays(Wanted::UpsertArrays, rows).await
     }
@@ -276,7 +276,8 @@ impl TableWriter<'_> {
         for origin in partial.origin.chunks(FEW) {
             let (parameters, behind) = arrays::columns(rest, origin.len(), &statement).ok_or_else(|| self.torn())?;
             rest = behind;
-            let rows = self.connection.client.query(&statement, &parameters_of(&parameters)).await;
+            let parameters = parameters_of(&parameters);
+            let rows = self.connection.planned_anew(self.connection.client.query(&statement, &parameters)).await;
             let hit: Vec<i64> = rows.map_err(|e| self.sorted(&e, "update rows"))?.iter().map(|r| r.get(0)).collect();
             let missing = (1..).zip(origin).find(|(number, (_, skip))| !skip && !hit.contains(number));
             if let Some((_, (row, _))) = missing {
@@ -313,15 +314,24 @@ impl TableWriter<'_> {
         if rows.count == 0 {
             return Ok(());
         }
-        let statement = self.loader.statement(self.connection, wanted.clone()).await?;
+        let joins = wanted == Wanted::DeleteArrays;
+        let statement = self.loader.statement(self.connection, wanted).await?;
         let (parameters, _) = arrays::columns(rows.body(), rows.count, &statement).ok_or_else(|| self.torn())?;
-        let done = self.connection.client.execute(&statement, &parameters_of(&parameters)).await;
+        let parameters = parameters_of(&parameters);
+        let writing = self.connection.client.execute(&statement, &parameters);
+        let done = if joins { self.connection.planned_anew(writing).await } else { writing.await };
         done.map(drop).map_err(|e| self.sorted(&e, "write rows"))
     }
 
-    async fn execute(&mut self, wanted: Wanted, parameters: &[&(dyn ToSql + Sync)]) -> Result<(), SinkError> {
+    /// A statement without parameters keeps its first plan whatever the mode: this one is planned anew each time, since it joins.
+    async fn delete_staged(&mut self, wanted: &Wanted) -> Result<(), SinkError> {
+        let sql = self.loader.sql(wanted)?;
+        self.connection.client.batch_execute(&sql).await.map_err(|e| self.sorted(&e, "merge rows"))
+    }
+
+    async fn execute(&mut self, wanted: Wanted) -> Result<(), SinkError> {
         let statement = self.loader.statement(self.connection, wanted).await?;
-        let done = self.connection.client.execute(&statement, parameters).await;
+        let done = self.connection.client.execute(&statement, &[]).await;
         done.map(drop).map_err(|e| self.sorted(&e, "merge rows"))
     }
 

@@ -448,3 +448,47 @@ async fn a_batch_that_waited_for_an_alter_by_hand_writes_nothing_into_it() {
     assert!(variant == "stop" && text.contains("column `name`"), "{text}");
     assert_eq!(database.one("SELECT count(*) FROM shop.people").await, "1");
 }
+
+/// A plan that was made while the table was small would read all of it with every batch.
+#[tokio::test]
+async fn deletes_and_partial_updates_of_a_table_that_has_grown_use_its_key() {
+    const ROWS: i32 = 100_000;
+    let Some((database, version)) = with_people().await else { return };
+    // Nothing tells the server that the table grew.
+    database.sql("ALTER TABLE shop.people SET (autovacuum_enabled = off)").await;
+    let mut writer = database.target.writer().await.unwrap();
+    let keys: Vec<_> = (0..ROWS).map(key).collect();
+    let row = person(0, "new", None);
+    let mut at = 0;
+    let mut batches = async |first: usize| {
+        for i in 0..7 {
+            let few = keys[first + i * 400..][..3].iter().map(|key| Effect::Delete { key });
+            write(&mut writer, &version, at, few.collect()).await.unwrap();
+            let many = keys[first + i * 400 + 3..][..300].iter().map(|key| Effect::Delete { key });
+            write(&mut writer, &version, at + 1, many.collect()).await.unwrap();
+            let partial = vec![Effect::Upsert { key: &keys[0], row: &row, absent: vec![2], skip_missing: true }];
+            write(&mut writer, &version, at + 2, partial).await.unwrap();
+            at += 3;
+        }
+    };
+    batches(1).await;
+    database.sql(&format!("INSERT INTO shop.people SELECT g, 'old', 'note' FROM generate_series(0, {}) g", ROWS - 1)).await;
+    batches(10_000).await;
+    let deleted = "SELECT n_tup_del, seq_tup_read < 1000 FROM pg_stat_user_tables WHERE relname = 'people'";
+    drop(writer);
+    // The server tells it some moments later.
+    let mut told = String::new();
+    for _ in 0..500 {
+        told = database.one(deleted).await;
+        if told.starts_with("2121|") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(told, "2121|t", "rows deleted, and whether few were read to find them");
+    assert_eq!(
+        database.rows("SELECT id, name, note FROM shop.people WHERE id IN (0, 9999) ORDER BY id").await,
+        ["0|new|note", "9999|old|note"]
+    );
+    assert_eq!(database.one("SELECT count(*) FROM shop.people").await, (ROWS - 2121).to_string());
+}

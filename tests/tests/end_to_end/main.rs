@@ -15,7 +15,7 @@ mod model;
 mod mysql;
 mod order;
 mod outage;
-mod reader;
+mod readers;
 mod restart;
 mod terminal;
 mod way_out;

@@ -365,18 +365,31 @@ fn every_refusal_of_what_is_not_built_is_reached() {
     }
 }
 
+/// Loads a file that takes its secrets from the environment, which a test does not have.
+fn load_example(path: &Path, text: &str) {
+    let text = text.replace("${env:SOURCE_PASSWORD}", "a").replace("${env:TARGET_PASSWORD}", "b");
+    pipeline::load(Document::parse(path, text).unwrap()).unwrap_or_else(|errors| panic!("{errors}"));
+}
+
 #[test]
 fn the_working_examples_are_whole() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let text = fs::read_to_string(&path).unwrap();
-        // The examples take their secrets from the environment, which a test does not have.
-        let text = text.replace("${env:SOURCE_PASSWORD}", "a").replace("${env:TARGET_PASSWORD}", "b");
-        pipeline::load(Document::parse(&path, text).unwrap()).unwrap_or_else(|errors| panic!("{errors}"));
+        load_example(&path, &fs::read_to_string(&path).unwrap());
         names.push(path.file_name().unwrap().to_string_lossy().into_owned());
     }
     names.sort();
-    assert_eq!(names, ["every-key.yaml", "mysql-to-postgres.yaml"]);
+    assert_eq!(names, ["every-key.yaml", "mysql-to-postgres-kafka.yaml", "mysql-to-postgres.yaml"]);
+}
+
+#[test]
+fn the_pipelines_of_compose_and_chart_are_whole() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let compose = deploy.join("compose/pipeline.yaml");
+    load_example(&compose, &fs::read_to_string(&compose).unwrap());
+    let chart = deploy.join("kubernetes/instar/values.yaml");
+    let values: serde_yaml_ng::Value = serde_yaml_ng::from_str(&fs::read_to_string(&chart).unwrap()).unwrap();
+    load_example(&chart, &serde_yaml_ng::to_string(&values["pipeline"]).unwrap());
 }

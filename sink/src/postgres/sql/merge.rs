@@ -22,6 +22,8 @@ pub enum From<'a> {
     /// Arrays as parameters, of these types.
     Arrays(&'a [&'a Pg]),
     Stage(&'a str),
+    /// A stage of exactly so many rows: the server knows no better than to take a small one for one of thousands.
+    StageOf(&'a str, usize),
 }
 
 impl From<'_> {
@@ -29,6 +31,7 @@ impl From<'_> {
         match self {
             From::Arrays(natives) => format!("{} AS s({})", unnest(natives), list(columns)),
             From::Stage(name) => format!("pg_temp.{} AS s", quote(name)),
+            From::StageOf(name, rows) => format!("(SELECT * FROM pg_temp.{} LIMIT {rows}) AS s", quote(name)),
         }
     }
 }

@@ -397,6 +397,7 @@ impl Stream for FakeStream {
                 return Err(CaptureError::Stop { message: format!("{}: row {} cannot be read", change.table, values[0]) });
             }
             write(change, table, out)?;
+            out.end();
         }
         Ok(rows.len() as u64)
     }

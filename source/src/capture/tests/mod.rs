@@ -3,4 +3,5 @@
 mod fake;
 mod order;
 mod stand;
+mod topics;
 mod world;

@@ -5,7 +5,10 @@ use std::{
     future::Future,
     path::PathBuf,
     pin::Pin,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -29,7 +32,10 @@ use schemas::{
 };
 use tokio::sync::watch;
 
-use super::fake::{Server, Values, id};
+use super::{
+    fake::{Server, Values, id},
+    topics::{Facts, Told},
+};
 use crate::{
     capture::{Command, CommitBounds, Ended, Reporter, Settings, SourceStatus, run},
     error::CaptureError,
@@ -42,7 +48,9 @@ pub struct World {
     pub server: Server,
     pub settings: Settings,
     pub log: Log,
-    publisher: LocalPublisher,
+    publisher: Told,
+    /// What the transport says of its topics.
+    pub facts: Arc<Mutex<Facts>>,
     reporter: Reporter,
     pub status: watch::Receiver<SourceStatus>,
     directory: PathBuf,
@@ -65,7 +73,8 @@ impl World {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("instar-capture-{}-{number}", std::process::id()));
         let log = Log::open(&directory, LogOptions { partitions: 3, ..LogOptions::default() }).expect("log");
-        let publisher = LocalPublisher::new(log.clone(), PREFIX);
+        let facts = Arc::new(Mutex::new(Facts { id: None, largest: usize::MAX }));
+        let publisher = Told { inner: LocalPublisher::new(log.clone(), PREFIX), facts: facts.clone() };
         let (reporter, status) = Reporter::new();
         let short = Duration::from_millis(1);
         let settings = Settings {
@@ -81,7 +90,7 @@ impl World {
             heartbeat: Duration::from_secs(10),
             poll: short,
         };
-        Self { server, settings, log, publisher, reporter, status, directory }
+        Self { server, settings, log, publisher, facts, reporter, status, directory }
     }
 
     /// Runs the loop until `done` says so of its status, then ends it in good order.
@@ -156,6 +165,14 @@ impl World {
             out.extend(records.iter().map(|r| (r.offset, r.key.map(<[u8]>::to_vec), r.value.to_vec())));
             next = records.next();
         }
+    }
+
+    /// Bytes of key and value of a table's largest record.
+    pub fn largest_record(&self, name: &str) -> usize {
+        let topic = names::topic(PREFIX, &id(name));
+        let lanes = self.log.find(&topic).expect("topic").lanes;
+        let size = |(_, key, value): (u64, Option<Vec<u8>>, Vec<u8>)| key.map_or(0, |k| k.len()) + value.len();
+        (0..lanes).flat_map(|lane| self.records(&topic, lane)).map(size).max().unwrap_or(0)
     }
 
     pub fn events(&self) -> Vec<SchemaEvent> {

@@ -40,8 +40,10 @@ pub async fn run(rows: u64) {
     let mut peer = Peer { source, topics, rows, records: 0 };
     peer.place().await;
     peer.backlog("Debezium, inserts, Avro", &[]).await;
-    peer.backlog("Debezium tuned, inserts, Avro", &[("DEBEZIUM_TUNED", "1")]).await;
-    peer.backlog("Debezium tuned, inserts, JSON", &[("DEBEZIUM_TUNED", "1"), ("DEBEZIUM_CONVERTER", "json")]).await;
+    // Java takes the memory that it may take; this is what it needs.
+    let tuned = [("DEBEZIUM_TUNED", "1"), ("DEBEZIUM_HEAP", "512m")];
+    peer.backlog("Debezium tuned, inserts, Avro", &tuned).await;
+    peer.backlog("Debezium tuned, inserts, JSON", &[&tuned[..], &[("DEBEZIUM_CONVERTER", "json")]].concat()).await;
 }
 
 impl Peer {

@@ -8,7 +8,8 @@ use std::{
 };
 
 use tests::{
-    pipeline::{Pipeline, Setup, Usage},
+    kafka::Topics,
+    pipeline::{Pipeline, Setup, Transport, Usage},
     postgres, source,
 };
 
@@ -21,6 +22,15 @@ struct Bench {
     source: source::Session,
     target: postgres::Session,
     pipeline: Pipeline,
+    transport: Transport<'static>,
+}
+
+/// What is at work in a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Source,
+    Sink,
+    Both,
 }
 
 #[tokio::main]
@@ -33,15 +43,24 @@ async fn main() {
     if scenarios.iter().any(|s| s == "debezium") {
         debezium::run(rows).await;
     }
-    if scenarios.iter().all(|s| s == "debezium") && !scenarios.is_empty() {
-        return;
-    }
     let mut bench = Bench {
         rows,
         source: source::Session::connect(&source::url("mariadb")).await,
         target: postgres::Session::fresh_database(NAME).await,
         pipeline: Pipeline::new(NAME, ""),
+        transport: Transport::Local,
     };
+    if scenarios.iter().any(|s| s == "kafka") {
+        bench.transport = Transport::Kafka;
+        println!("over Kafka, the source and a sink as processes apart:");
+        bench.backlog().await;
+        bench.latency().await;
+        bench.ddl().await;
+        bench.transport = Transport::Local;
+    }
+    if scenarios.iter().all(|s| s == "kafka" || s == "debezium") && !scenarios.is_empty() {
+        return;
+    }
     if wanted("backlog") {
         bench.backlog().await;
     }
@@ -67,7 +86,7 @@ fn print_usage(what: &str, rows: u64, wall: f64, usage: Usage) {
 }
 
 impl Bench {
-    fn configure(&self, snapshot: &str, sink: bool) {
+    fn configure(&self, snapshot: &str, work: Work) {
         let source_url = source::url("mariadb");
         let setup = Setup {
             name: NAME,
@@ -80,14 +99,17 @@ impl Bench {
             source_extra: &format!("  snapshot: {{ mode: {snapshot} }}\n"),
             sink_extra: "",
         };
-        let yaml = setup.yaml();
-        let yaml = if sink { yaml } else { format!("{}sinks: {{}}\n", &yaml[..yaml.find("sinks:").unwrap_or(yaml.len())]) };
-        self.pipeline.reconfigure(&yaml);
+        let yaml = setup.yaml_over(self.transport);
+        let alone = format!("{}sinks: {{}}\n", &yaml[..yaml.find("sinks:").unwrap_or(yaml.len())]);
+        self.pipeline.reconfigure(if work == Work::Source { &alone } else { &yaml });
     }
 
     async fn empty_table(&mut self) {
         self.pipeline.kill();
-        let _ = std::fs::remove_dir_all(self.pipeline.folder.join("topics"));
+        match self.transport {
+            Transport::Local => drop(std::fs::remove_dir_all(self.pipeline.folder.join("topics"))),
+            Transport::Kafka | Transport::KafkaWith(_) => Topics::shared().forget(NAME).await,
+        }
         self.source.fresh_database(NAME).await;
         self.source.run(&format!("CREATE TABLE t ({COLUMNS})")).await;
         self.target.run("DROP SCHEMA IF EXISTS instar CASCADE; DROP TABLE IF EXISTS t").await;
@@ -103,14 +125,26 @@ impl Bench {
         }
     }
 
+    /// Starts what is to work. Locally one process is all of it: a sink works alone while its source has nothing to do.
+    fn start(&mut self, work: Work) {
+        match (self.transport, work) {
+            (Transport::Local, _) => self.pipeline.start(),
+            (Transport::Kafka | Transport::KafkaWith(_), Work::Source) => self.pipeline.start_apart(true, 0),
+            (Transport::Kafka | Transport::KafkaWith(_), Work::Sink) => self.pipeline.start_apart(false, 1),
+            (Transport::Kafka | Transport::KafkaWith(_), Work::Both) => self.pipeline.start_apart(true, 1),
+        }
+    }
+
     /// Starts the pipeline, waits until it has caught up, and prints what it took.
-    fn measure(&mut self, what: &str, rows: u64) -> f64 {
+    fn measure(&mut self, what: &str, rows: u64, work: Work) -> f64 {
         let begin = Instant::now();
-        self.pipeline.start();
+        self.start(work);
         let (code, printed) = self.pipeline.wait("caught-up", 600);
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let wall = begin.elapsed().as_secs_f64();
-        print_usage(what, rows, wall, Usage::of(self.pipeline.pid()));
+        for pid in self.pipeline.pids() {
+            print_usage(what, rows, wall, Usage::of(pid));
+        }
         self.pipeline.stop();
         rows as f64 / wall
     }
@@ -118,29 +152,29 @@ impl Bench {
     async fn backlog(&mut self) {
         let rows = self.rows;
         self.empty_table().await;
-        self.configure("never", false);
-        self.pipeline.start();
+        self.configure("never", Work::Source);
+        self.start(Work::Source);
         self.pipeline.caught_up();
         self.pipeline.stop();
         self.insert(1, rows).await;
-        self.measure("source alone, inserts", rows);
-        self.configure("never", true);
+        self.measure("source alone, inserts", rows, Work::Source);
+        self.configure("never", Work::Sink);
         self.target.run("CHECKPOINT").await;
-        let sink = self.measure("sink alone, new rows", rows);
+        let sink = self.measure("sink alone, new rows", rows, Work::Sink);
         self.target.run("CREATE TABLE by_hand (LIKE t INCLUDING ALL)").await;
         let by_hand = self.merge_by_hand().await;
         println!("{:34} {by_hand:>9.0} rows/s wall; sink / by hand = {:.2}", "COPY to a stage + ON CONFLICT, new", sink / by_hand);
         self.source.run("UPDATE t SET price = price + 1, state = state + 1").await;
-        self.configure("never", false);
-        self.measure("source alone, updates", rows);
-        self.configure("never", true);
+        self.configure("never", Work::Source);
+        self.measure("source alone, updates", rows, Work::Source);
+        self.configure("never", Work::Sink);
         self.target.run("CHECKPOINT").await;
-        let sink = self.measure("sink alone, updates", rows);
+        let sink = self.measure("sink alone, updates", rows, Work::Sink);
         let by_hand = self.merge_by_hand().await;
         println!("{:34} {by_hand:>9.0} rows/s wall; sink / by hand = {:.2}", "COPY to a stage + ON CONFLICT, upd", sink / by_hand);
         self.insert(rows + 1, 2 * rows).await;
         self.target.run("CHECKPOINT").await;
-        self.measure("source and sink, inserts", rows);
+        self.measure("source and sink, inserts", rows, Work::Both);
     }
 
     /// The rows that the sink has just applied, through a stage by psql: one COPY and one statement, one session.
@@ -162,9 +196,9 @@ impl Bench {
         let rows = self.rows;
         self.empty_table().await;
         self.insert(1, rows).await;
-        self.configure("initial", true);
+        self.configure("initial", Work::Both);
         self.target.run("CHECKPOINT").await;
-        let copy = self.measure("copy", rows);
+        let copy = self.measure("copy", rows, Work::Both);
         let file = self.pipeline.folder.join("rows.copy");
         psql(&format!("\\copy t TO '{}' (FORMAT binary)", file.display()));
         self.target.run("DROP TABLE IF EXISTS by_hand; CREATE TABLE by_hand (LIKE t INCLUDING ALL)").await;
@@ -177,8 +211,8 @@ impl Bench {
 
     async fn latency(&mut self) {
         self.empty_table().await;
-        self.configure("initial", true);
-        self.pipeline.start();
+        self.configure("initial", Work::Both);
+        self.start(Work::Both);
         self.pipeline.caught_up();
         let target = postgres::Session::connect(&postgres::database_url(NAME)).await;
         let watcher = tokio::spawn(async move {
@@ -217,8 +251,8 @@ impl Bench {
     async fn ddl(&mut self) {
         self.empty_table().await;
         self.insert(1, 1000).await;
-        self.configure("initial", true);
-        self.pipeline.start();
+        self.configure("initial", Work::Both);
+        self.start(Work::Both);
         self.pipeline.caught_up();
         let mut delays = Vec::new();
         for i in 0..40 {
