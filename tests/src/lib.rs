@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: the servers, a pipeline as a process, and the comparison of both sides by value.
 
+#![allow(clippy::expect_used, reason = "tests")]
+
 pub mod case;
 pub mod compare;
 pub mod kafka;

@@ -1,5 +1,7 @@
 //! Runs case files against real servers: a line a case, and `N passed, N failed, N skipped` last.
 
+#![allow(clippy::expect_used, reason = "tests")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,

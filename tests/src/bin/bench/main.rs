@@ -1,5 +1,7 @@
 //! Benches of the whole binary: what one process does, by its own CPU time, beside the servers' own tools in the same run.
 
+#![allow(clippy::expect_used, reason = "tests")]
+
 mod debezium;
 
 use std::{
