@@ -7,6 +7,7 @@ mod connection;
 mod describe;
 mod events;
 mod lane;
+mod outbox;
 mod tail;
 
 use rdkafka::error::{KafkaError as LibraryError, RDKafkaErrorCode};
@@ -16,6 +17,7 @@ pub use self::{
     cluster::{Cluster, Keep, TopicFacts},
     connection::{Context, client_config},
     lane::{Lane, Message, Reader, Taken},
+    outbox::{Outbox, Records, Sent},
     tail::Tail,
 };
 

@@ -61,7 +61,7 @@ pub struct KafkaPublisher {
     /// The room of the transaction before.
     spare: Transaction,
     /// A transaction that is being committed. It ends also where nobody waits for it any more.
-    under_way: Option<JoinHandle<(Transaction, Result<(), CaptureError>)>>,
+    under_way: Option<JoinHandle<Result<Transaction, CaptureError>>>,
     buffer: Vec<u8>,
     /// When it was last looked whether topics are those that they were; none is asked about before its first use.
     looked: Instant,
@@ -186,12 +186,7 @@ impl KafkaPublisher {
             self.producer.clone().ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))?;
         let transaction = std::mem::replace(&mut self.open, std::mem::take(&mut self.spare));
         let names = self.names.clone();
-        self.under_way = Some(tokio::task::spawn_blocking(move || {
-            let mut transaction = transaction;
-            let ended = producer.commit(&transaction, &names);
-            transaction.clear();
-            (transaction, ended)
-        }));
+        self.under_way = Some(tokio::task::spawn_blocking(move || producer.commit(transaction, &names)));
         Ok(())
     }
 
@@ -200,9 +195,8 @@ impl KafkaPublisher {
         let Some(commit) = &mut self.under_way else { return Ok(()) };
         let ended = commit.await;
         self.under_way = None;
-        let (room, result) = ended.map_err(|e| thread_ended(&e))?;
-        self.spare = room;
-        result
+        self.spare = ended.map_err(|e| thread_ended(&e))??;
+        Ok(())
     }
 
     /// Now and then: whether the topics in use are those that were found. One that was made anew has lost its rows.

@@ -1,8 +1,9 @@
 //! The transactional producer. Its calls block.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -13,11 +14,11 @@ use rdkafka::{
     bindings as raw,
     config::FromClientConfigAndContext,
     error::{KafkaError as LibraryError, RDKafkaErrorCode},
-    producer::{BaseProducer, BaseRecord, Producer as _},
+    producer::{BaseProducer, Producer as _},
 };
 use runtime::{
     config::KafkaTopics,
-    kafka::{Context, client_config, sorted, sorted_code},
+    kafka::{Context, Outbox, Records, Sent, client_config, sorted, sorted_code},
 };
 
 use super::{failed, transaction::Transaction};
@@ -37,12 +38,19 @@ const STEP: Duration = Duration::from_millis(100);
 /// The largest that the library allows: a topic's own limit is what counts, and is looked at before.
 const LARGEST: &str = "1000000000";
 
+/// Records that are sorted by lane at a time.
+const PART: usize = 4000;
+
 /// One life of the transactional id: from the fence until it fails or a newer one takes over.
 pub(super) struct Producer {
+    /// By the topics' handles.
+    outboxes: Mutex<Vec<Option<Outbox>>>,
     inner: Arc<BaseProducer<Context>>,
     brokers: String,
     ended: Arc<AtomicBool>,
     poller: Option<JoinHandle<()>>,
+    /// Transactions that failed: the library may still look at their bytes until it is gone, which it is before them.
+    kept: Mutex<Vec<Transaction>>,
 }
 
 impl Drop for Producer {
@@ -91,7 +99,14 @@ impl Producer {
             })
         };
         let poller = poller.map_err(|e| CaptureError::Transient(format!("a thread cannot be started: {e}")))?;
-        let producer = Self { inner, brokers: topics.brokers.clone(), ended, poller: Some(poller) };
+        let producer = Self {
+            outboxes: Mutex::default(),
+            inner,
+            brokers: topics.brokers.clone(),
+            ended,
+            poller: Some(poller),
+            kept: Mutex::default(),
+        };
         producer.fence(id)?;
         Ok(producer)
     }
@@ -117,12 +132,25 @@ impl Producer {
         }
     }
 
-    /// Sends everything and commits it. `names` are the topics' names by their handles.
+    /// Sends everything and commits it; gives back the transaction's room. `names` are the topics' names by their handles.
     ///
     /// # Errors
     ///
     /// Where nothing of it is there, or where it is not known: the next fence, and then the newest progress, tell.
-    pub fn commit(&self, transaction: &Transaction, names: &[Arc<str>]) -> Result<(), CaptureError> {
+    pub fn commit(&self, mut transaction: Transaction, names: &[Arc<str>]) -> Result<Transaction, CaptureError> {
+        match self.try_commit(&transaction, names) {
+            Ok(()) => {
+                transaction.clear();
+                Ok(transaction)
+            }
+            Err(error) => {
+                self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(transaction);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_commit(&self, transaction: &Transaction, names: &[Arc<str>]) -> Result<(), CaptureError> {
         self.inner.begin_transaction().map_err(|e| self.sorted("a transaction cannot be begun", &e))?;
         let done = self.send(transaction, names).and_then(|()| self.flush()).and_then(|()| self.end());
         if let Err(error) = &done
@@ -136,30 +164,48 @@ impl Producer {
         done
     }
 
+    /// Queues all records, those of a lane in their order.
     fn send(&self, transaction: &Transaction, names: &[Arc<str>]) -> Result<(), CaptureError> {
-        let mut full: Option<Instant> = None;
-        for outgoing in transaction.iter() {
-            let Some(name) = names.get(outgoing.topic.0) else {
-                return Err(CaptureError::Transport(format!("topic number {} is not known", outgoing.topic.0)));
-            };
-            let partition = i32::try_from(outgoing.lane).unwrap_or(i32::MAX);
-            loop {
-                let mut record = BaseRecord::<[u8], [u8]>::to(name).partition(partition).payload(outgoing.value);
-                record.key = outgoing.key;
-                match self.inner.send(record) {
-                    Ok(()) => {
-                        full = None;
-                        break;
-                    }
-                    Err((LibraryError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
-                        self.still_there(*full.get_or_insert_with(Instant::now))?;
-                        self.wait_for_room();
-                    }
-                    Err((error, _)) => return Err(self.sorted(&format!("topic {name}: a row cannot be sent"), &error)),
-                }
+        let mut outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes: BTreeMap<(usize, u32), Records> = BTreeMap::new();
+        let mut records = transaction.iter().peekable();
+        while records.peek().is_some() {
+            for outgoing in records.by_ref().take(PART) {
+                lanes.entry((outgoing.topic.0, outgoing.lane)).or_default().push(outgoing.key, outgoing.value);
+            }
+            for ((topic, lane), records) in lanes.iter_mut().filter(|(_, records)| !records.is_empty()) {
+                let outbox = self.outbox(&mut outboxes, *topic, names)?;
+                self.send_lane(outbox, *lane, records)?;
             }
         }
         Ok(())
+    }
+
+    fn outbox<'o>(&self, outboxes: &'o mut Vec<Option<Outbox>>, topic: usize, names: &[Arc<str>]) -> Result<&'o Outbox, CaptureError> {
+        let unknown = || CaptureError::Transport(format!("topic number {topic} is not known"));
+        if outboxes.len() <= topic {
+            outboxes.resize_with(topic + 1, || None);
+        }
+        let place = outboxes.get_mut(topic).ok_or_else(unknown)?;
+        if place.is_none() {
+            *place = Some(Outbox::new(&self.inner, names.get(topic).ok_or_else(unknown)?).map_err(failed)?);
+        }
+        place.as_ref().ok_or_else(unknown)
+    }
+
+    #[expect(unsafe_code, reason = "values are not copied")]
+    fn send_lane(&self, outbox: &Outbox, lane: u32, records: &mut Records) -> Result<(), CaptureError> {
+        let began = Instant::now();
+        loop {
+            // SAFETY: the bytes are the transaction's, which is left alone until its flush has succeeded, or kept until `inner` is gone.
+            match unsafe { outbox.send(lane, records) }.map_err(failed)? {
+                Sent::All => return Ok(()),
+                Sent::Full => {
+                    self.still_there(began)?;
+                    self.wait_for_room();
+                }
+            }
+        }
     }
 
     /// Room comes as the broker takes what it was sent; the poller takes the library's other news.
