@@ -97,8 +97,9 @@ async fn source(pipeline: &Pipeline, found: &mut Found) -> Vec<Table> {
     };
     match engine.preflight().await {
         Ok(problems) => {
-            let keyless_is_allowed = |p: &Problem| p.what.contains("has no row key") && every_sink_takes_keyless(pipeline, &p.what);
-            found.problems.extend(problems.into_iter().filter(|p| !keyless_is_allowed(p)));
+            // A table without a key is each sink's own matter, and said there.
+            let of_the_sinks = |p: &Problem| p.what.contains("has no row key") && !pipeline.sinks.is_empty();
+            found.problems.extend(problems.into_iter().filter(|p| !of_the_sinks(p)));
         }
         Err(error) => {
             found.source_error(&error);
@@ -115,11 +116,6 @@ async fn source(pipeline: &Pipeline, found: &mut Found) -> Vec<Table> {
     shapes
 }
 
-fn every_sink_takes_keyless(pipeline: &Pipeline, what: &str) -> bool {
-    let table = pipeline.source.tables.iter().map(|t| &t.table).find(|id| what.contains(&id.to_string()));
-    table.is_some_and(|id| pipeline.sinks.values().all(|s| s.table(id).keyless != Keyless::Refuse))
-}
-
 async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[&Table], found: &mut Found) {
     let name = &sink.name;
     let postgres = match sink.target {
@@ -134,7 +130,10 @@ async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[&Table], found: &mut
     };
     let mut wanted = Vec::new();
     for table in tables {
-        if table.row_key().is_none() && sink.table(&table.id).keyless == Keyless::Refuse {
+        let id = &table.id;
+        if table.row_key().is_none() && sink.table(id).keyless == Keyless::Refuse {
+            let what = format!("sink {name}: {id} has no row key: neither a primary key nor a unique index over NOT NULL columns");
+            found.problems.push(fatal(what, &format!("Add a primary key, or set sinks.{name}.tables.{id}.keyless to full_row or append.")));
             continue;
         }
         let target = postgres.view(&table.id).map_err(|e| vec![e.to_string()]).and_then(|view| {

@@ -235,8 +235,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             self.copier.not_before = Some(Instant::now() + PAUSE);
             return Ok(());
         };
-        self.source.view_opened(captured.id(), at);
-        self.copier.view = Some((captured.id().clone(), reader));
+        // The same place, however it is written: as another one the stream would be past it.
+        let at = if here.reached(&at) { here.clone() } else { at };
+        if self.source.view_opened(captured.id(), at) {
+            self.copier.view = Some((captured.id().clone(), reader));
+        } else {
+            self.copier.not_before = Some(Instant::now() + PAUSE);
+        }
         Ok(())
     }
 

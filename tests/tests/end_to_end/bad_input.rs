@@ -85,6 +85,17 @@ async fn servers_that_do_not_answer_or_do_not_let_in_are_named() {
 }
 
 #[tokio::test]
+async fn a_table_without_a_key_is_refused_until_a_sink_is_told_how_to_take_it() {
+    let mut world =
+        World::new("no_key", "CREATE TABLE t (id INT, v INT, UNIQUE (id));\nINSERT INTO t VALUES (NULL, 1), (NULL, 1);", &["t"]).await;
+    refused(&world.pipeline, 1, &["sink target", "no_key.t", "no row key", "sinks.target.tables.no_key.t.keyless"]);
+    assert_eq!(world.pipeline.history(), serde_json::json!([]), "nothing has begun");
+    world.configure(&Options { sink: "    tables: { no_key.t: { keyless: full_row } }\n", ..Options::default() });
+    world.start();
+    assert_eq!(world.count("t").await, 2);
+}
+
+#[tokio::test]
 async fn a_configuration_is_refused_by_key_and_line() {
     let pipeline = Pipeline::new("bad_config", "pipeline: x\nsource:\n  engine: mysql\n  url: mysql://a@b/c\n  tabels: [a.b]\nsinks: {}\n");
     refused(&pipeline, 2, &["source.tabels", "tables"]);
