@@ -34,6 +34,7 @@ fn card(snapshot: &Snapshot<'_>, sink: &str, state: &SinkSnapshot, ledger: &Ledg
         json!({ "epoch": epoch, "ddl": ddl })
     });
     let (kind, actions): (&str, &[&str]) = match hold {
+        Hold::Change { .. } if by_hand(&text.proposed).is_some() => ("change", &["keep", "reload"]),
         Hold::Change { .. } => ("change", &["approve", "keep", "reload"]),
         Hold::Value { .. } => ("value", &["reload"]),
     };
@@ -52,6 +53,11 @@ fn card(snapshot: &Snapshot<'_>, sink: &str, state: &SinkSnapshot, ledger: &Ledg
         "rows_waiting": waiting(snapshot, ledger, table),
         "actions": actions,
     })
+}
+
+/// The first line of a proposal that is no statement but says what a person must do.
+fn by_hand(proposed: &[String]) -> Option<&str> {
+    proposed.iter().find_map(|line| line.strip_prefix("-- "))
 }
 
 fn event_of<'e>(events: &'e [SchemaEvent], hold: &Hold) -> Option<&'e SchemaEvent> {
@@ -97,7 +103,8 @@ pub fn cards_text(cards: &[Json]) -> String {
 ///
 /// # Errors
 ///
-/// [`SinkError::Refused`] where the table is not held at a change, or the statements are edited (which is not built).
+/// [`SinkError::Refused`] where the table is not held at a change, the proposal is none that runs, or the statements are edited
+/// (which is not built).
 pub async fn approve<T: Target>(target: &T, table: &TableId, approval: Approval, by: &str) -> Result<(), SinkError> {
     let what = match &approval {
         Approval::Approve { ddl: None } => "approved the proposed statements for",
@@ -113,6 +120,13 @@ pub async fn approve<T: Target>(target: &T, table: &TableId, approval: Approval,
     let ledger = session.ledger().await?;
     match ledger.held.get(table) {
         Some(Hold::Change { epoch }) => {
+            let journal = session.journal().await?;
+            let proposed = journal.holds.get(table).map(|text| text.proposed.as_slice()).unwrap_or_default();
+            if let (Approval::Approve { .. }, Some(line)) = (&approval, by_hand(proposed)) {
+                return Err(SinkError::Refused(format!(
+                    "{table}: the proposal cannot be run as it is: {line} Keep the target table as it is, or reload it."
+                )));
+            }
             let audit = LedgerChange::Audit { what: format!("{what} {table}, epoch {epoch}"), by: by.to_owned() };
             let approve = LedgerChange::Approve { table: table.clone(), approval, by: by.to_owned() };
             session.record(&[approve, audit]).await?;

@@ -36,10 +36,15 @@ pub struct Options<'a> {
     pub apart: bool,
 }
 
+/// Whether this run of the tests takes a broker where a test does not say (INSTAR_TEST_TRANSPORT).
+pub fn over_kafka() -> bool {
+    std::env::var("INSTAR_TEST_TRANSPORT").is_ok_and(|t| t == "kafka")
+}
+
 impl Options<'_> {
     /// What the run of the tests says (INSTAR_TEST_TRANSPORT) of those that do not say it themselves.
     fn of_this_run(mut self) -> Self {
-        if self.transport == Transport::Local && std::env::var("INSTAR_TEST_TRANSPORT").is_ok_and(|t| t == "kafka") {
+        if self.transport == Transport::Local && over_kafka() {
             self.transport = Transport::Kafka;
             self.apart = true;
         }
