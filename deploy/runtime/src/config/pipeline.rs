@@ -67,7 +67,7 @@ fn topics(root: &Section<'_>, pipeline: &str) -> Option<Topics> {
     let Some(section) = root.section("topics") else {
         return Some(Topics { prefix: pipeline.to_owned(), transport: Transport::Local(local(None)), truncate: TruncateEvents::Publish });
     };
-    section.know(&["pubsub"]);
+    section.know(&["pubsub", "tombstones"]);
     let named =
         section.choice("transport", &[("local", Some(Named::Local)), ("kafka", Some(Named::Kafka)), ("pubsub", None)], Some(Named::Local));
     let prefix = match section.get("prefix") {

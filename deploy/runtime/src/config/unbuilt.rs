@@ -21,6 +21,7 @@ const fn key(key: &'static str, what: &'static str) -> NotBuilt {
 pub(super) const NOT_BUILT: &[NotBuilt] = &[
     value("topics.transport", "pubsub", "the Pub/Sub transport"),
     key("topics.pubsub", "the Pub/Sub transport"),
+    key("topics.tombstones", "a record without a value behind each delete"),
     value("source.engine", "postgres", "the PostgreSQL source"),
     value("source.engine", "sqlserver", "the SQL Server source"),
     value("source.engine", "odbc", "the ODBC source"),
