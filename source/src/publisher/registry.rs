@@ -76,7 +76,8 @@ impl Registry {
         if let Some(id) = self.ids.get(&known) {
             return Ok(*id);
         }
-        let begun = self.begin(subject).await?;
+        // A subject that has had a schema of ours is there.
+        let begun = if self.ids.keys().any(|(known, _)| known == subject) { Begun::Ready } else { self.begin(subject).await? };
         let path = format!("subjects/{}/versions", encoded(subject));
         let body = json!({ "schema": known.1, "schemaType": "AVRO" });
         let answer = self.ask(Method::POST, &path, Some(&body)).await?;

@@ -105,6 +105,12 @@ impl Cluster {
         Ok(Some(TopicFacts { name: name.to_owned(), id: described.id, partitions: described.partitions, largest }))
     }
 
+    /// Whether there is this very topic, with as many partitions.
+    pub fn is_still(&self, known: &TopicFacts) -> Result<bool, KafkaError> {
+        let described = self.describe(&[&known.name])?.pop().flatten();
+        Ok(described.is_some_and(|d| d.id == known.id && d.partitions == known.partitions))
+    }
+
     /// The identities of topics, in this order; None where there is none of that name.
     pub fn identities(&self, names: &[&str]) -> Result<Vec<Option<String>>, KafkaError> {
         if names.is_empty() {

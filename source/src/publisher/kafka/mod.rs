@@ -306,7 +306,13 @@ impl Publisher for KafkaPublisher {
     async fn topic(&mut self, name: &str, lanes: Option<u32>) -> Result<LiveTopic, CaptureError> {
         let (cluster, owned) = (self.cluster.clone(), name.to_owned());
         let partitions = lanes.unwrap_or(cluster.settings().partitions);
-        let facts = blocking(move || cluster.ensure(&owned, partitions, Keep::Broker).map_err(failed)).await?;
+        // One that is in use has the limits that it had when its use began.
+        let in_use = self.by_name.get(name).filter(|handle| self.used.contains(handle)).and_then(|handle| self.topics.get(handle.0)).cloned();
+        let look = move || match in_use {
+            Some(known) if cluster.is_still(&known)? => Ok(known),
+            Some(_) | None => cluster.ensure(&owned, partitions, Keep::Broker),
+        };
+        let facts = blocking(move || look().map_err(failed)).await?;
         let (has, id) = (facts.partitions, facts.id.clone());
         if let Some(wanted) = lanes.filter(|wanted| *wanted > has) {
             return Err(CaptureError::Stop {
