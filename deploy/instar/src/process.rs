@@ -1,6 +1,6 @@
 //! A process of a pipeline: the source, one sink, or all of it (`instar source`, `sink`, `run`).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::{Duration, Instant}};
 
 use runtime::{
     config::{OnStop, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
@@ -42,6 +42,8 @@ use crate::{
 
 /// How soon after its last chance a pipeline that cannot go on ends.
 const SETTLE: Duration = Duration::from_millis(200);
+/// How long a source stands before nobody is expected to lead it out.
+const WAY_OUT: Duration = Duration::from_millis(600);
 /// What a process has to end once it is asked to.
 const GRACE: Duration = Duration::from_secs(9);
 
@@ -172,7 +174,7 @@ pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
-    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default() };
+    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default(), stands_since: None };
     let result = together.supervise(&mut parts, &shutdown).await;
     end.request();
     end_source.send_replace(true);
@@ -330,6 +332,7 @@ struct Together<'a> {
     live: &'a Arc<Parts>,
     role: &'a Role,
     ended: Ended,
+    stands_since: Option<Instant>,
 }
 
 impl Together<'_> {
@@ -354,9 +357,15 @@ impl Together<'_> {
     }
 
     /// Whether nothing can go on: all is copied and applied, or the source and all sinks stand.
-    async fn over(&self) -> Option<Exit> {
-        let stands = || self.live.source().is_some_and(|source| stands(&source));
+    async fn over(&mut self) -> Option<Exit> {
+        let live = self.live.clone();
+        let stands = || live.source().is_some_and(|source| stands(&source));
         if !self.ended.copied && !stands() {
+            self.stands_since = None;
+            return None;
+        }
+        // A way out that is there already is taken a moment after the source has come to stand.
+        if !self.ended.copied && self.stands_since.get_or_insert_with(Instant::now).elapsed() < WAY_OUT {
             return None;
         }
         match self.furthest().await? {
