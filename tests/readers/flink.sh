@@ -30,6 +30,7 @@ fetch() {
 
 case ${1:-} in
   install)
+    exec 9> "$SERVICES/flink.lock"; flock 9
     java_install
     [ -d "$HOME_DIR" ] || fetch
     if [ ! "$HOME_DIR/classes/Flink.class" -nt "$here/Flink.java" ]; then
@@ -40,7 +41,7 @@ case ${1:-} in
     file=${2:?a file of SQL}
     java=$(java_path)
     # What Flink says as it ends is not of interest unless it fails.
-    "$java" -Xmx512m "${JVM_SMALL[@]}" --add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.util=ALL-UNNAMED \
+    LC_ALL=C.UTF-8 "$java" -Dfile.encoding=UTF-8 -Xmx512m "${JVM_SMALL[@]}" --add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.util=ALL-UNNAMED \
       -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp "$HOME_DIR/classes:$HOME_DIR/jars/*" Flink "$file" 2> "$HOME_DIR/log" || { cat "$HOME_DIR/log" >&2; exit 1; } ;;
   *) echo "usage: ${0##*/} install | read FILE.sql" >&2; exit 2 ;;
 esac

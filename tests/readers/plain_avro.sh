@@ -9,6 +9,8 @@ HOME_DIR=$SERVICES/plain_avro
 
 case ${1:-} in
   install)
+    # Several tests want it at a time.
+    exec 9> "$SERVICES/plain_avro.lock"; flock 9
     [ -d "$HOME_DIR" ] && exit 0
     python3 -c 'import ensurepip, venv' 2> /dev/null || apt_install python3-venv
     rm -rf "$HOME_DIR.new"

@@ -1,6 +1,10 @@
 //! A process of a pipeline: the source, one sink, or all of it (`instar source`, `sink`, `run`).
 
-use std::{collections::BTreeMap, sync::Arc, time::{Duration, Instant}};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use runtime::{
     config::{OnStop, Pipeline, Sink, SourceEngine, TargetEngine, Transport},
@@ -174,7 +178,8 @@ pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
-    let mut together = Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default(), stands_since: None };
+    let mut together =
+        Together { pipeline: &pipeline, place: &place, live: &live, role: &role, ended: Ended::default(), stands_since: None };
     let result = together.supervise(&mut parts, &shutdown).await;
     end.request();
     end_source.send_replace(true);

@@ -113,7 +113,7 @@ trait TakeInclusive: Iterator<Item = char> + Sized {
 
 impl<I: Iterator<Item = char>> TakeInclusive for I {}
 
-const ROWS: u64 = 60_000;
+const ROWS: u64 = 400_000;
 
 async fn world(name: &str) -> World {
     let setup = format!(

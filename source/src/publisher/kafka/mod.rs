@@ -114,6 +114,17 @@ impl KafkaPublisher {
         })
     }
 
+    /// Asks the cluster on a thread that may block. A fault that passes names the brokers.
+    async fn asked<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T, CaptureError> + Send + 'static) -> Result<T, CaptureError> {
+        let brokers = &self.cluster.settings().brokers;
+        blocking(work).await.map_err(|error| match error {
+            CaptureError::Transient(reason) if !reason.contains(brokers.as_str()) => {
+                CaptureError::Transient(format!("topics.kafka.brokers {brokers}: {reason}"))
+            }
+            error => error,
+        })
+    }
+
     fn system(&self) -> Result<&System, CaptureError> {
         self.system.as_ref().ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))
     }
@@ -148,7 +159,7 @@ impl KafkaPublisher {
     async fn own_topics(&mut self) -> Result<[TopicHandle; 3], CaptureError> {
         let wanted = own_topics(&self.prefix);
         let cluster = self.cluster.clone();
-        let found = blocking(move || {
+        let found = self.asked(move || {
             let ensure = |(name, keep): &(String, Keep)| one_lane(cluster.ensure(name, 1, *keep).map_err(failed)?);
             wanted.iter().map(ensure).collect::<Result<Vec<_>, _>>()
         });
@@ -207,7 +218,7 @@ impl KafkaPublisher {
         self.looked = Instant::now();
         let cluster = self.cluster.clone();
         let used: Vec<TopicFacts> = self.used.iter().filter_map(|handle| self.topics.get(handle.0).cloned()).collect();
-        blocking(move || {
+        self.asked(move || {
             let names: Vec<&str> = used.iter().map(|facts| facts.name.as_str()).collect();
             let ids = cluster.identities(&names).map_err(failed)?;
             match used.iter().zip(ids).find(|(facts, id)| id.as_ref() != Some(&facts.id)) {
@@ -250,13 +261,14 @@ impl Publisher for KafkaPublisher {
         let batch = self.topics.iter().map(|facts| facts.largest).fold(BATCH, usize::min);
         let (settings, client, id) = (self.cluster.settings().clone(), self.client.clone(), transactional_id(&self.prefix));
         let reader = self.reader.clone();
-        let (producer, last) = blocking(move || {
-            let producer = Producer::open(&settings, &client, &id, batch)?;
-            // Behind the fence: nothing can be added any more by an older one.
-            let last = Tail::new(reader, progress_name, || {}).newest().map_err(failed)?;
-            Ok((producer, last))
-        })
-        .await?;
+        let (producer, last) = self
+            .asked(move || {
+                let producer = Producer::open(&settings, &client, &id, batch)?;
+                // Behind the fence: nothing can be added any more by an older one.
+                let last = Tail::new(reader, progress_name, || {}).newest().map_err(failed)?;
+                Ok((producer, last))
+            })
+            .await?;
         self.producer = Some(Arc::new(producer));
         let commands = Arc::new(Mutex::new(Tail::new(self.reader.clone(), commands_name, || {})));
         self.system = Some(System { versions, progress, commands, event_schema, progress_schema });
@@ -270,7 +282,7 @@ impl Publisher for KafkaPublisher {
     async fn events(&mut self) -> Result<Vec<SchemaEvent>, CaptureError> {
         let name = names::versions(&self.prefix);
         let (reader, cluster) = (self.reader.clone(), self.cluster.clone());
-        blocking(move || {
+        self.asked(move || {
             let mut events = Vec::new();
             // What is written is committed or aborted: no other source can have a transaction open.
             let written = cluster.written(&name, 1).map_err(failed)?.first().copied().unwrap_or(0);
@@ -290,7 +302,7 @@ impl Publisher for KafkaPublisher {
     async fn commands(&mut self, from: Offset) -> Result<Vec<(Offset, Vec<u8>)>, CaptureError> {
         self.look().await?;
         let tail = self.system()?.commands.clone();
-        blocking(move || {
+        self.asked(move || {
             let mut commands = Vec::new();
             let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
             let read = tail.read(from, |offset, record| {
@@ -307,12 +319,13 @@ impl Publisher for KafkaPublisher {
         let (cluster, owned) = (self.cluster.clone(), name.to_owned());
         let partitions = lanes.unwrap_or(cluster.settings().partitions);
         // One that is in use has the limits that it had when its use began.
-        let in_use = self.by_name.get(name).filter(|handle| self.used.contains(handle)).and_then(|handle| self.topics.get(handle.0)).cloned();
+        let in_use =
+            self.by_name.get(name).filter(|handle| self.used.contains(handle)).and_then(|handle| self.topics.get(handle.0)).cloned();
         let look = move || match in_use {
             Some(known) if cluster.is_still(&known)? => Ok(known),
             Some(_) | None => cluster.ensure(&owned, partitions, Keep::Broker),
         };
-        let facts = blocking(move || look().map_err(failed)).await?;
+        let facts = self.asked(move || look().map_err(failed)).await?;
         let (has, id) = (facts.partitions, facts.id.clone());
         if let Some(wanted) = lanes.filter(|wanted| *wanted > has) {
             return Err(CaptureError::Stop {
@@ -366,7 +379,7 @@ impl Publisher for KafkaPublisher {
         let known = self.names.get(topic.0).cloned().zip(self.lanes.get(topic.0).copied());
         let (name, lanes) = known.ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", topic.0)))?;
         let cluster = self.cluster.clone();
-        blocking(move || cluster.written(&name, lanes).map_err(failed)).await
+        self.asked(move || cluster.written(&name, lanes).map_err(failed)).await
     }
 
     async fn commit_event(&mut self, event: &SchemaEvent, progress: &Progress) -> Result<(), CaptureError> {
