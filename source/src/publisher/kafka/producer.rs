@@ -40,7 +40,7 @@ const LARGEST: &str = "1000000000";
 
 /// Between a commit and the next transaction. While the broker still writes the marks of the last one it takes no partition of the next,
 /// and the library asks again after 20 ms only.
-const REST: Duration = Duration::from_millis(6);
+const REST: Duration = Duration::from_millis(4);
 /// Records that are sorted by lane at a time.
 const PART: usize = 4000;
 
