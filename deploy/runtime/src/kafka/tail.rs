@@ -44,11 +44,6 @@ impl Tail {
         &self.topic
     }
 
-    /// The end of what is committed now.
-    pub fn end(&self) -> Result<u64, KafkaError> {
-        Ok(self.reader.bounds(&self.topic, 0)?.1)
-    }
-
     /// Calls `each` with every committed record from `from` to the end as it is when the call begins, or further; returns the offset
     /// to read from next.
     ///
