@@ -122,7 +122,7 @@ async fn write_some(writer: &mut impl Writer, version: &Arc<TableVersion>, keys:
         vec![LaneMove { lane, from, from_epoch: u64::from(from > 0), to: LanePosition { position: from + 1, seq: from, epoch: 1 } }];
     let effects = keys.iter().zip(rows).map(|(key, row)| Effect::Upsert { key, row, absent: Vec::new(), skip_missing: false }).collect();
     let tables = vec![TableBatch { version: version.clone(), effects, fresh_copy: false }];
-    assert_eq!(writer.write(&Batch { lanes, tables }).await.unwrap(), Written::Committed);
+    assert_eq!(writer.write(&Batch { lanes, tables }, &()).await.unwrap(), Written::Committed);
 }
 
 fn encoding(encoder: &Encoder, rows: &[Vec<u8>]) {

@@ -12,7 +12,7 @@ use schemas::{
     wire::row::RowSchema,
 };
 
-use crate::error::SinkError;
+use crate::{consumer::Proof, error::SinkError};
 
 /// A table version as rows name it, with where its rows go.
 #[derive(Debug, PartialEq)]
@@ -70,7 +70,8 @@ pub struct Batch<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     Committed,
-    /// Another owner moved a lane, or a decision moved it: nothing was applied; read again from the stored positions.
+    /// Another owner moved a lane, or a decision moved it, or the proof does not hold: nothing was applied; read again from the stored
+    /// positions.
     Moved,
 }
 
@@ -161,7 +162,8 @@ pub trait Writer: Send {
     /// Stored positions of these lanes; absent ones are at 0.
     fn positions(&mut self, lanes: &[Lane]) -> impl Future<Output = Result<Vec<LanePosition>, SinkError>> + Send;
     /// Compare-and-set of every lane first, then deletes, then upserts, in one transaction. `Upsert`s of a key come after its delete.
-    fn write(&mut self, batch: &Batch<'_>) -> impl Future<Output = Result<Written, SinkError>> + Send;
+    /// Committed only if `proof` holds.
+    fn write(&mut self, batch: &Batch<'_>, proof: &impl Proof) -> impl Future<Output = Result<Written, SinkError>> + Send;
     /// The ledger, read in one snapshot.
     fn ledger(&mut self) -> impl Future<Output = Result<Ledger, SinkError>> + Send;
 }

@@ -234,8 +234,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let left = self.sink.batch.rows.saturating_sub(folds.rows);
         let lane = &mut self.lanes[pick];
         let bytes = lane.bytes_for(left).min(self.sink.batch.bytes).max(1);
-        let topic_id = view.versions.get(&lane.lane.table).and_then(|current| current.topic_id.as_deref());
-        let fetched = match self.consumer.fetch(&lane.topic, topic_id, lane.lane.lane, lane.next(), bytes) {
+        let fetched = match self.consumer.fetch(&lane.topic, topic_id(view, lane), lane.lane.lane, lane.next(), bytes) {
             Ok(fetched) => fetched,
             // Rows are gone that nobody waits for: a reload of the table leads out, or is on its way.
             Err(SinkError::Stop { message }) if begins_anew(view, &lane.lane.table) => {
@@ -260,7 +259,9 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let adopted = self.sink.adopt;
         let tables = folds.tables.iter().map(|(fold, fresh)| fold.batch(*fresh && !adopted)).collect();
         let batch = Batch { lanes: moves, tables };
-        match self.writer()?.write(&batch).await {
+        let moved = lanes.iter().map(|pick| &self.lanes[*pick]);
+        let proof = self.consumer.prove(moved.filter_map(|lane| Some((&*lane.topic, topic_id(view, lane)?))));
+        match self.writer()?.write(&batch, &proof).await {
             Ok(Written::Committed) => {
                 self.committed(&lanes, &batch.lanes, folds.rows)?;
                 if view.events.newest() > view.ledger.decided || !view.ledger.queued.is_empty() {
@@ -362,6 +363,11 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         lane.limit = None;
         self.shared.report(RowProblem { lane: lane.lane.clone(), position: lane.stored(), epoch, action, message });
     }
+}
+
+/// The identity that the lane's topic has by the schema versions.
+fn topic_id<'v>(view: &'v View, lane: &LaneState) -> Option<&'v str> {
+    view.versions.get(&lane.lane.table)?.topic_id.as_deref()
 }
 
 fn other_version(lane: &LaneState, version: Option<Version>, view: &View) -> String {

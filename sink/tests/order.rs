@@ -382,6 +382,7 @@ struct Cut {
 
 impl Consumer for Cut {
     type Block = <LocalConsumer as Consumer>::Block;
+    type Proof = ();
 
     fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: u64, max_bytes: usize) -> Result<Self::Block, SinkError> {
         if from < self.below {
@@ -389,6 +390,8 @@ impl Consumer for Cut {
         }
         self.inner.fetch(topic, None, lane, from, max_bytes)
     }
+
+    fn prove<'t>(&self, _topics: impl Iterator<Item = (&'t str, &'t str)>) {}
 
     async fn events(&self, from: u64) -> Result<(Vec<schemas::event::SchemaEvent>, u64), SinkError> {
         self.inner.events(from).await

@@ -93,10 +93,13 @@ impl Block for Records {
 
 impl Consumer for LocalConsumer {
     type Block = Records;
+    type Proof = ();
 
     fn fetch(&self, topic: &str, _topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<Records, SinkError> {
         self.log.records(&self.known(topic)?, lane, from, max_bytes).map_err(failed)
     }
+
+    fn prove<'t>(&self, _topics: impl Iterator<Item = (&'t str, &'t str)>) {}
 
     async fn events(&self, from: Offset) -> Result<(Vec<SchemaEvent>, Offset), SinkError> {
         let name = names::versions(&self.prefix);

@@ -34,21 +34,43 @@ pub trait Block: Send + Sync {
     fn whole(&self) -> bool;
 }
 
+/// Whether fetched rows are of the topics that the schema versions name. A topic that was made anew has the same offsets again.
+pub trait Proof: Send + Sync {
+    /// Awaited before a batch is committed. False: they are not, or that cannot be said; nothing of the batch may stay.
+    ///
+    /// # Errors
+    ///
+    /// `Transient`: the transport does not answer.
+    fn holds(&self) -> impl Future<Output = Result<bool, SinkError>> + Send;
+}
+
+/// Of a transport whose topics cannot be made anew.
+impl Proof for () {
+    async fn holds(&self) -> Result<bool, SinkError> {
+        Ok(true)
+    }
+}
+
 /// Reads committed records of a pipeline's topics. Clones share what they read from.
 ///
 /// `fetch` never waits: what is not there yet comes with a change of `changed`. A transport that is pushed to keeps a buffer per lane, stops filling it when it is full, and begins anew
 /// when `from` is not where the buffer stands.
 pub trait Consumer: Clone + Send + Sync + 'static {
     type Block: Block;
+    type Proof: Proof;
 
     /// What is there of a lane from `from` on, about `max_bytes` of it. Without records, `next` is the end of what is committed, or
     /// `from` where that is not known or the lane is another instance's. `topic_id`: the topic's identity as the schema versions have
-    /// it, if they tell; rows of another topic of that name are never given.
+    /// it, if they tell; what is known to be another topic of that name is not read. It may have been made anew a moment ago, so what
+    /// was fetched counts only when [`Self::prove`] says so.
     ///
     /// # Errors
     ///
     /// `Stop`: the topic does not have the next rows any more, or is another one. `Refused`: the transport does not let us read.
     fn fetch(&self, topic: &str, topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<Self::Block, SinkError>;
+
+    /// Asks whether what was fetched before this call is of these very topics, given by name and identity.
+    fn prove<'t>(&self, topics: impl Iterator<Item = (&'t str, &'t str)>) -> Self::Proof;
 
     /// The schema-versions topic from `from` on to its end, and the offset to read from next.
     fn events(&self, from: Offset) -> impl Future<Output = Result<(Vec<SchemaEvent>, Offset), SinkError>> + Send;

@@ -22,6 +22,7 @@ use super::{
     store::{self, SinkId},
 };
 use crate::{
+    consumer::Proof,
     error::SinkError,
     target::{Batch, LaneMove, TableBatch, TableVersion, Writer, Written},
 };
@@ -120,7 +121,7 @@ impl PostgresWriter {
     }
 
     /// None: one of the target tables was altered since it was looked at, and nothing was written.
-    async fn write_encoded(&mut self, batch: &Batch<'_>, encoded: &mut [Encoded<'_>]) -> Result<Option<Written>, SinkError> {
+    async fn write_encoded(&mut self, batch: &Batch<'_>, encoded: &mut [Encoded<'_>], proof: &impl Proof) -> Result<Option<Written>, SinkError> {
         if !self.begin(&batch.lanes).await? {
             self.connection.rollback().await;
             return Ok(Some(Written::Moved));
@@ -129,12 +130,16 @@ impl PostgresWriter {
             let loader = self.loaders.get_mut(&place(&table.version)).ok_or_else(|| not_loaded(&table.version))?;
             TableWriter { connection: &self.connection, loader }.write(table, encoded).await?;
         }
+        if !proof.holds().await? {
+            self.connection.rollback().await;
+            return Ok(Some(Written::Moved));
+        }
         let tables = batch.tables.iter().filter_map(|table| Some((self.loaders.get(&place(&table.version))?, table)));
         Ok(mark::commit(&self.connection, &self.unchanged, tables).await?.then_some(Written::Committed))
     }
 
     /// Looks at the target tables where that is not done, and writes; None: as [`Self::write_encoded`].
-    async fn attempt(&mut self, batch: &Batch<'_>) -> Result<Option<Written>, SinkError> {
+    async fn attempt(&mut self, batch: &Batch<'_>, proof: &impl Proof) -> Result<Option<Written>, SinkError> {
         self.load_all(batch).await?;
         let mut encoded = Vec::with_capacity(batch.tables.len());
         for table in &batch.tables {
@@ -146,7 +151,7 @@ impl PostgresWriter {
             }
             encoded.push(part);
         }
-        let written = self.write_encoded(batch, &mut encoded).await;
+        let written = self.write_encoded(batch, &mut encoded, proof).await;
         if written.is_err() {
             self.connection.rollback().await;
         }
@@ -399,9 +404,9 @@ impl Writer for PostgresWriter {
         Ok(lanes.iter().map(|lane| stored.get(lane).copied().unwrap_or_default()).collect())
     }
 
-    async fn write(&mut self, batch: &Batch<'_>) -> Result<Written, SinkError> {
+    async fn write(&mut self, batch: &Batch<'_>, proof: &impl Proof) -> Result<Written, SinkError> {
         for _ in 0..LOOKS {
-            if let Some(written) = self.attempt(batch).await? {
+            if let Some(written) = self.attempt(batch, proof).await? {
                 return Ok(written);
             }
         }

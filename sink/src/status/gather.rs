@@ -173,10 +173,13 @@ mod tests {
 
     impl Consumer for Busy {
         type Block = Nothing;
+        type Proof = ();
 
         fn fetch(&self, _topic: &str, _topic_id: Option<&str>, _lane: u32, _from: Offset, _max_bytes: usize) -> Result<Nothing, SinkError> {
             Ok(Nothing)
         }
+
+        fn prove<'t>(&self, _topics: impl Iterator<Item = (&'t str, &'t str)>) {}
 
         async fn events(&self, _from: Offset) -> Result<(Vec<SchemaEvent>, Offset), SinkError> {
             self.rows();

@@ -23,6 +23,7 @@ use schemas::{
     wire::{codec::Reader, row::RowSchema},
 };
 use sink::{
+    consumer::Proof,
     error::SinkError,
     target::{Batch, Effect, HoldText, Journal, OutcomeText, PlannedStatement, Session, Target, Writer, Written},
 };
@@ -423,8 +424,11 @@ impl Writer for FakeWriter {
         Ok(lanes.iter().map(|lane| store.ledger.lanes.get(lane).copied().unwrap_or_default()).collect())
     }
 
-    async fn write(&mut self, batch: &Batch<'_>) -> Result<Written, SinkError> {
+    async fn write(&mut self, batch: &Batch<'_>, proof: &impl Proof) -> Result<Written, SinkError> {
         yield_now().await;
+        if !proof.holds().await? {
+            return Ok(Written::Moved);
+        }
         let written = {
             let mut store = self.0.store();
             let written = Self::apply(&mut store, batch)?;

@@ -17,7 +17,7 @@ use runtime::{
     kafka::Cluster,
 };
 use sink::{
-    consumer::{Block, Consumer, kafka::KafkaConsumer},
+    consumer::{Block, Consumer, Proof, kafka::KafkaConsumer},
     error::SinkError,
 };
 
@@ -201,9 +201,14 @@ impl Reading {
         Self { topic: topic.to_owned(), lane, at: from, rows: Vec::new() }
     }
 
-    /// Takes what is there. True: all that is committed was read.
+    /// Takes what is there, if it is proved to be the topic's. True: all that is committed was read.
     pub fn step(&mut self, consumer: &KafkaConsumer, id: Option<&str>, bytes: usize) -> Result<bool, SinkError> {
         let block = consumer.fetch(&self.topic, id, self.lane, self.at, bytes)?;
+        if let Some(id) = id
+            && !block_on(consumer.prove([(self.topic.as_str(), id)].into_iter()).holds())?
+        {
+            return Ok(false);
+        }
         for record in block.records() {
             assert_eq!(record.key, Some(record.value));
             assert!(record.offset >= self.at, "{record:?} before {}", self.at);

@@ -2,9 +2,9 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use sink::consumer::{Block, Consumer};
+use sink::consumer::{Block, Consumer, Proof};
 
-use crate::broker::{Broker, Reading, until};
+use crate::broker::{Broker, Reading, block_on, until};
 
 #[test]
 fn markers_and_aborted_records_move_the_position_to_the_end_of_the_lane() {
@@ -154,6 +154,28 @@ fn a_topic_made_anew_stops_before_a_row_of_it_comes() {
         (lane.at == 7).then_some(())
     });
     assert_eq!(lane.names(), ["0", "1", "2", "3", "4", "5"]);
+}
+
+/// The library reads on in a topic made anew, until someone looks.
+#[test]
+fn rows_are_proved_by_what_is_there_after_they_were_fetched() {
+    let broker = Broker::shared("proof");
+    let topic = broker.topic("t", 1);
+    let other = broker.topic("other", 1);
+    let consumer = broker.consumer();
+    let (id, other_id) = (broker.id(&topic), broker.id(&other));
+    broker.source("a").publish(&topic, 0, &["a", "b"]);
+    let holds = |topics: &[(&str, &str)]| block_on(consumer.prove(topics.iter().copied()).holds()).unwrap();
+    until("rows are fetched", || consumer.fetch(&topic, Some(&id), 0, 0, 1 << 20).unwrap().records().next().map(drop));
+    assert!(holds(&[]));
+    assert!(holds(&[(&topic, &id), (&other, &other_id)]));
+    assert!(!holds(&[(&topic, &id), (&other, &id)]));
+    // Asked before, answered by what was there then.
+    broker.delete(&topic);
+    assert!(!holds(&[(&topic, &id)]));
+    broker.topic("t", 1);
+    assert!(!holds(&[(&topic, &id), (&other, &other_id)]));
+    assert!(holds(&[(&topic, &broker.id(&topic))]));
 }
 
 #[test]

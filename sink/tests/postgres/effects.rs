@@ -7,6 +7,8 @@ use schemas::{
     wire::codec::{put_bytes, put_double, put_int, put_null, put_some},
 };
 use sink::{
+    consumer::Proof,
+    error::SinkError,
     postgres::PostgresTarget,
     target::{Batch, Effect, TableBatch, TableVersion, Target, Writer, Written},
 };
@@ -118,12 +120,34 @@ async fn a_batch_of_several_lanes_moves_all_of_them_or_none() {
     let batch =
         |lanes| Batch { lanes, tables: vec![TableBatch { version: version.clone(), effects: vec![upsert(&k, &a)], fresh_copy: false }] };
     let both = batch(vec![step(lane("people", 0), 0, 5), step(lane("people", 1), 0, 9)]);
-    assert_eq!(writer.write(&both).await.unwrap(), Written::Committed);
+    assert_eq!(writer.write(&both, &()).await.unwrap(), Written::Committed);
     database.sql("DELETE FROM shop.people").await;
     let torn = batch(vec![step(lane("people", 0), 5, 6), step(lane("people", 1), 8, 10)]);
-    assert_eq!(writer.write(&torn).await.unwrap(), Written::Moved);
+    assert_eq!(writer.write(&torn, &()).await.unwrap(), Written::Moved);
     assert_eq!(database.rows("SELECT lane, position FROM instar.lanes ORDER BY lane").await, ["0|5", "1|9"]);
     assert_eq!(database.one("SELECT count(*) FROM shop.people").await, "0");
+}
+
+struct Unproved;
+
+impl Proof for Unproved {
+    async fn holds(&self) -> Result<bool, SinkError> {
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn a_batch_whose_rows_are_not_proved_leaves_nothing() {
+    let Some((database, version)) = with_people().await else { return };
+    let mut writer = database.target.writer().await.unwrap();
+    let (k, a) = (key(1), person(1, "a", None));
+    let tables = vec![TableBatch { version: version.clone(), effects: vec![upsert(&k, &a)], fresh_copy: false }];
+    let batch = Batch { lanes: vec![step(lane("people", 0), 0, 5)], tables };
+    assert_eq!(writer.write(&batch, &Unproved).await.unwrap(), Written::Moved);
+    assert_eq!(database.one("SELECT count(*) FROM instar.lanes").await, "0");
+    assert_eq!(database.one("SELECT count(*) FROM shop.people").await, "0");
+    assert_eq!(writer.write(&batch, &()).await.unwrap(), Written::Committed);
+    assert_eq!(database.rows(PEOPLE).await, ["1|a|NULL"]);
 }
 
 #[tokio::test]
@@ -131,7 +155,7 @@ async fn progress_moves_without_rows() {
     let Some((database, _)) = with_people().await else { return };
     let mut writer = database.target.writer().await.unwrap();
     let batch = Batch { lanes: vec![step(lane("people", 3), 0, 8)], tables: Vec::new() };
-    assert_eq!(writer.write(&batch).await.unwrap(), Written::Committed);
+    assert_eq!(writer.write(&batch, &()).await.unwrap(), Written::Committed);
     assert_eq!(database.one("SELECT lane, position FROM instar.lanes").await, "3|8");
 }
 
@@ -266,7 +290,7 @@ async fn a_column_that_the_source_dropped_and_the_target_kept_becomes_null() {
         TableBatch { version: old.clone(), effects: vec![upsert(&k2, &other)], fresh_copy: false },
         TableBatch { version: new.clone(), effects: vec![upsert(&k, &short)], fresh_copy: false },
     ];
-    assert_eq!(writer.write(&Batch { lanes, tables }).await.unwrap(), Written::Committed);
+    assert_eq!(writer.write(&Batch { lanes, tables }, &()).await.unwrap(), Written::Committed);
     assert_eq!(database.rows(PEOPLE).await, ["1|eve|NULL", "2|bob|kept"]);
 }
 

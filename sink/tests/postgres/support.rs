@@ -203,7 +203,7 @@ pub async fn write_as(
     fresh_copy: bool,
 ) -> Result<Written, SinkError> {
     let lanes = vec![step(Lane { table: version.id.clone(), lane: 0 }, from, from + 1)];
-    writer.write(&Batch { lanes, tables: vec![TableBatch { version: version.clone(), effects, fresh_copy }] }).await
+    writer.write(&Batch { lanes, tables: vec![TableBatch { version: version.clone(), effects, fresh_copy }] }, &()).await
 }
 
 pub fn upsert<'a>(key: &'a [u8], row: &'a [u8]) -> Effect<'a> {

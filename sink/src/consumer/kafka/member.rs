@@ -91,7 +91,7 @@ fn attend(consumer: &BaseConsumer<GroupContext>, topics: &Topics, group: &str, e
         let names = topics.names();
         // Topics come in swarms: each change of the list has the whole group assigned anew.
         if names != subscribed && names == before {
-            let list: Vec<&str> = names.iter().map(String::as_str).collect();
+            let list: Vec<&str> = names.iter().map(|name| &**name).collect();
             match consumer.subscribe(&list) {
                 Ok(()) => {
                     lock(&consumer.context().subscribed).clone_from(&names);
@@ -119,7 +119,7 @@ struct GroupContext {
     inner: Context,
     topics: Arc<Topics>,
     /// The topics of the last subscription.
-    subscribed: Mutex<Vec<String>>,
+    subscribed: Mutex<Vec<Arc<str>>>,
     /// Lanes that the group took without saying who has them now.
     lost: Mutex<Vec<(String, u32)>>,
 }

@@ -6,6 +6,7 @@
 //! | `watcher.rs` | whether the brokers can be reached, and which topics there are under the names that are read |
 //! | `topics.rs` | all topics that were asked for, and what those two have to tell |
 //! | `topic.rs` | one topic: its identity, whose its lanes are, and the reading of them |
+//! | `proof.rs` | whether rows are of the topics that the schema versions name |
 //! | `block.rs` | records of a lane as the worker sees them |
 //!
 //! The group spreads lanes, nothing more: nothing is committed to it, and no position comes from it. A member that is not fetched
@@ -13,6 +14,7 @@
 
 mod block;
 mod member;
+mod proof;
 mod topic;
 mod topics;
 mod watcher;
@@ -39,7 +41,7 @@ use schemas::{
 };
 use tokio::sync::watch;
 
-pub use self::block::KafkaBlock;
+pub use self::{block::KafkaBlock, proof::KafkaProof};
 use self::{member::Member, topic::Asked, topics::Topics, watcher::Watcher};
 use super::Consumer;
 use crate::error::SinkError;
@@ -210,12 +212,17 @@ impl Followed {
 
 impl Consumer for KafkaConsumer {
     type Block = KafkaBlock;
+    type Proof = KafkaProof;
 
     fn fetch(&self, topic: &str, topic_id: Option<&str>, lane: u32, from: Offset, max_bytes: usize) -> Result<KafkaBlock, SinkError> {
         if let Some(refused) = self.inner.topics.refused() {
             return Err(refused);
         }
         self.inner.topics.wanted(topic).fetch(&self.inner.topics, &Asked { topic_id, lane, from, max_bytes })
+    }
+
+    fn prove<'t>(&self, topics: impl Iterator<Item = (&'t str, &'t str)>) -> KafkaProof {
+        self.inner.topics.prove(topics)
     }
 
     async fn events(&self, from: Offset) -> Result<(Vec<SchemaEvent>, Offset), SinkError> {

@@ -123,6 +123,11 @@ impl Topic {
         new
     }
 
+    /// Whether the newest look found this very topic.
+    pub fn is(&self, id: &str) -> bool {
+        matches!(&lock(&self.state).identity, Identity::Is(known) if **known == *id)
+    }
+
     fn slot(&self, lane: u32) -> Arc<Mutex<Slot>> {
         let mut slots = lock(&self.slots);
         if slots.len() <= index(lane) {

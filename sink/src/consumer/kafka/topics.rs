@@ -1,12 +1,13 @@
 //! All topics that were asked for, and what the threads that look after them have to tell.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    mem,
     sync::{
         Arc, Condvar, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::Instant,
 };
 
 use runtime::kafka::{KafkaError, Reader};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 
 use super::{
     failed_at,
+    proof::KafkaProof,
     topic::{Topic, lock},
 };
 use crate::error::SinkError;
@@ -24,7 +26,7 @@ pub(super) struct Topics {
     brokers: String,
     /// Nobody shares the lanes.
     alone: bool,
-    topics: RwLock<HashMap<String, Arc<Topic>>>,
+    topics: RwLock<HashMap<Arc<str>, Arc<Topic>>>,
     /// How many lanes each topic has, as the schema versions tell.
     lanes: Mutex<BTreeMap<String, u32>>,
     changed: watch::Sender<u64>,
@@ -33,14 +35,35 @@ pub(super) struct Topics {
     refused: Mutex<Option<String>>,
     looking: Mutex<Looking>,
     asked: Condvar,
+    looked: watch::Sender<Looked>,
     turns: AtomicU64,
 }
 
 /// What the watcher is asked for.
 #[derive(Default)]
 struct Looking {
+    /// All topics are to be looked at.
     now: bool,
+    /// Topics whose rows wait to be committed: only these are looked at, however many there are.
+    doubted: BTreeSet<Arc<str>>,
     ended: bool,
+    /// The number of the newest look that has begun.
+    begun: u64,
+}
+
+/// What came of the newest look.
+#[derive(Default)]
+pub(super) struct Looked {
+    pub number: u64,
+    pub failed: Option<String>,
+}
+
+/// One look of the watcher.
+pub(super) struct Look {
+    pub number: u64,
+    /// Without `all`: these topics only.
+    pub doubted: Vec<Arc<str>>,
+    pub all: bool,
 }
 
 impl Topics {
@@ -56,6 +79,7 @@ impl Topics {
             refused: Mutex::default(),
             looking: Mutex::default(),
             asked: Condvar::new(),
+            looked: watch::Sender::default(),
             turns: AtomicU64::new(1),
         }
     }
@@ -79,15 +103,15 @@ impl Topics {
         }
         let topic = {
             let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-            topics.entry(name.to_owned()).or_insert_with(|| Arc::new(Topic::new(name))).clone()
+            topics.entry(name.into()).or_insert_with(|| Arc::new(Topic::new(name))).clone()
         };
         self.look();
         topic
     }
 
     /// The names that were asked for, in order.
-    pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.topics.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.topics.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         names.sort_unstable();
         names
     }
@@ -144,7 +168,7 @@ impl Topics {
     }
 
     /// The group gave us lanes, and has said with it whose the lanes of `subscribed` are.
-    pub fn assigned(&self, lanes: &[(String, u32)], subscribed: &[String]) {
+    pub fn assigned(&self, lanes: &[(String, u32)], subscribed: &[Arc<str>]) {
         for (name, lane) in lanes {
             self.wanted(name).assign(*lane, self.turns.fetch_add(1, Ordering::Relaxed));
         }
@@ -173,12 +197,36 @@ impl Topics {
         self.asked.notify_all();
     }
 
-    /// Waits until a look is asked for, at most so long. False: there is nothing to be looked at any more.
-    pub fn asked(&self, at_most: Duration) -> bool {
+    /// Waits until a look is asked for; after `deadline` all topics are to be looked at. None: there is nothing to be looked at any more.
+    pub fn asked(&self, deadline: Instant) -> Option<Look> {
         let looking = lock(&self.looking);
-        let waited = self.asked.wait_timeout_while(looking, at_most, |looking| !looking.now && !looking.ended);
-        let mut looking = waited.unwrap_or_else(PoisonError::into_inner).0;
-        looking.now = false;
-        !looking.ended
+        let at_most = deadline.saturating_duration_since(Instant::now());
+        let idle = |looking: &mut Looking| !looking.now && looking.doubted.is_empty() && !looking.ended;
+        let (mut looking, waited) = self.asked.wait_timeout_while(looking, at_most, idle).unwrap_or_else(PoisonError::into_inner);
+        if looking.ended {
+            return None;
+        }
+        looking.begun += 1;
+        let all = mem::take(&mut looking.now) || waited.timed_out() || Instant::now() >= deadline;
+        Some(Look { number: looking.begun, doubted: mem::take(&mut looking.doubted).into_iter().collect(), all })
+    }
+
+    /// What came of a look.
+    pub fn looked(&self, look: &Look, failed: Option<String>) {
+        self.looked.send_replace(Looked { number: look.number, failed });
+    }
+
+    /// Asks whether these topics, by name and identity, are those that rows were fetched from before this call.
+    pub fn prove<'t>(&self, topics: impl Iterator<Item = (&'t str, &'t str)>) -> KafkaProof {
+        let doubted: BTreeMap<&str, &str> = topics.collect();
+        let known = doubted.iter().map(|(name, id)| (self.wanted(name), Arc::from(*id))).collect();
+        let mut proof = KafkaProof { topics: known, number: 0, looked: self.looked.subscribe() };
+        if !doubted.is_empty() {
+            let mut looking = lock(&self.looking);
+            looking.doubted.extend(doubted.keys().map(|name| Arc::from(*name)));
+            proof.number = looking.begun + 1;
+            self.asked.notify_all();
+        }
+        proof
     }
 }

@@ -1,16 +1,17 @@
-//! A thread that asks the brokers once a second which topics there are under the names that are read.
+//! A thread that asks the brokers which topics there are under the names that are read: of all once a second, and of those whose rows
+//! are about to be committed.
 //!
 //! So it also knows whether the brokers can be reached: an idle lane does not tell.
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use runtime::kafka::{Cluster, KafkaError};
 use tokio::sync::watch;
 
-use super::topics::Topics;
+use super::topics::{Look, Topics};
 use crate::error::SinkError;
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -65,20 +66,23 @@ impl Watcher {
 }
 
 fn watch(cluster: &Cluster, topics: &Topics, versions: &Versions) {
-    let mut pause = Duration::ZERO;
-    while topics.asked(pause) {
+    let mut next = Instant::now();
+    while let Some(asked) = topics.asked(next) {
         // Before the question, which waits for seconds where nobody answers.
         if let Some(reason) = topics.reader().context().unreachable() {
             topics.troubled(Some(reason));
         }
-        pause = look(cluster, topics, versions);
+        let pause = look(cluster, topics, versions, &asked);
+        if asked.all || pause < PERIOD {
+            next = Instant::now() + pause;
+        }
     }
 }
 
-/// One look; how long until the next.
-fn look(cluster: &Cluster, topics: &Topics, versions: &Versions) -> Duration {
-    let names = topics.names();
-    let all: Vec<&str> = std::iter::once(versions.name.as_str()).chain(names.iter().map(String::as_str)).collect();
+/// One look; how long until the next at all topics.
+fn look(cluster: &Cluster, topics: &Topics, versions: &Versions, asked: &Look) -> Duration {
+    let names = if asked.all { topics.names() } else { asked.doubted.clone() };
+    let all: Vec<&str> = std::iter::once(versions.name.as_str()).chain(names.iter().map(|name| &**name)).collect();
     match cluster.identities(&all) {
         Ok(ids) => {
             topics.reader().context().forget();
@@ -89,6 +93,7 @@ fn look(cluster: &Cluster, topics: &Topics, versions: &Versions) -> Duration {
             for (name, id) in names.iter().zip(ids.iter().skip(1)) {
                 news |= topics.wanted(name).identified(id.as_deref());
             }
+            topics.looked(asked, None);
             if news {
                 topics.bump();
                 versions.changed.send_modify(|n| *n = n.wrapping_add(1));
@@ -96,11 +101,13 @@ fn look(cluster: &Cluster, topics: &Topics, versions: &Versions) -> Duration {
             if ids.iter().skip(1).any(Option::is_none) { SOON } else { PERIOD }
         }
         Err(KafkaError::Refused(reason)) => {
+            topics.looked(asked, Some(reason.clone()));
             topics.refuse(reason);
             PERIOD
         }
         Err(error @ (KafkaError::Transient(_) | KafkaError::Fenced(_) | KafkaError::Topic(_) | KafkaError::Absent { .. })) => {
             let reason = topics.reader().context().unreachable().unwrap_or_else(|| error.to_string());
+            topics.looked(asked, Some(reason.clone()));
             topics.troubled(Some(reason));
             AGAIN
         }
