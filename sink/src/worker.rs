@@ -13,7 +13,10 @@ use schemas::{
     order::ledger::Lane,
     table::TableId,
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
 
 use self::lane::{End, Folds, LaneState};
 use crate::{
@@ -45,8 +48,8 @@ pub struct Worker<T: Target, C: Consumer> {
 
 /// What a round came to.
 enum Round {
-    /// Something was written or moved: look again at once.
-    Progress,
+    /// Something was written or moved: look again. `soon`: when the next flush may begin, if there is no reason to hurry.
+    Progress { soon: Option<Instant> },
     /// Nothing to do under this view; `whole`: nothing is on its way to us either.
     Idle { whole: bool },
 }
@@ -77,12 +80,20 @@ impl<T: Target, C: Consumer> Worker<T, C> {
                 Ok(round) => {
                     pause = self.sink.retry.initial;
                     let reason = match round {
-                        Round::Progress => None,
+                        Round::Progress { .. } => None,
                         Round::Idle { .. } => trouble.borrow().clone(),
                     };
                     self.shared.retrying(Task::Worker(self.number), reason);
                     match round {
-                        Round::Progress => continue,
+                        Round::Progress { soon: None } => continue,
+                        Round::Progress { soon: Some(soon) } => {
+                            tokio::select! {
+                                () = sleep_until(soon) => {}
+                                _ = view.changed() => {}
+                                _ = self.shutdown.changed() => {}
+                            }
+                            continue;
+                        }
                         Round::Idle { whole: true } => self.shared.idle(self.number, now.number),
                         Round::Idle { whole: false } => {}
                     }
@@ -116,6 +127,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
     }
 
     async fn round(&mut self, view: &View) -> Result<Round, SinkError> {
+        let began = Instant::now();
         self.connect().await?;
         self.adopt(view).await?;
         self.take_over().await?;
@@ -148,9 +160,12 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         match (flushed, refused) {
             (Flushed::Nothing | Flushed::Committed, Some((pick, end))) => self.refuse(pick, end, view).await?,
             (Flushed::Nothing, None) if !more => return Ok(Round::Idle { whole }),
+            (Flushed::Committed, None) if self.lanes.iter().all(|lane| lane.limit.is_none()) => {
+                return Ok(Round::Progress { soon: Some(began + self.sink.batch.linger) });
+            }
             (Flushed::Nothing | Flushed::Committed | Flushed::Undone, _) => {}
         }
-        Ok(Round::Progress)
+        Ok(Round::Progress { soon: None })
     }
 
     async fn connect(&mut self) -> Result<(), SinkError> {

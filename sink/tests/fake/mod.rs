@@ -471,7 +471,7 @@ pub fn config(workers: usize) -> Sink {
         on_stop: OnStop::Exit,
         retry: Retry { initial: Duration::from_millis(1), max: Duration::from_millis(5) },
         lock_timeout: Duration::from_secs(1),
-        batch: BatchConfig { rows: 100, bytes: 1 << 20, linger: Duration::from_millis(10) },
+        batch: BatchConfig { rows: 100, bytes: 1 << 20, linger: Duration::ZERO },
         tls: Tls::default(),
         defaults: SinkTable {
             rename: None,

@@ -42,11 +42,10 @@ where
     loop {
         match boundary.act() {
             Act::Commit => {
-                // Without an older row in the open transaction there is only what was handed over already.
+                // Without an older row in the open transaction there is only what was handed over already. Either is written while
+                // schemas are registered; the ends are asked for behind it.
                 if publisher.pending().0 > 0 {
-                    publisher.commit(&source.progress(now_ms())).await?;
-                } else {
-                    publisher.settle().await?;
+                    publisher.commit_soon(&source.progress(now_ms())).await?;
                 }
                 boundary.committed();
             }

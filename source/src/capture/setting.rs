@@ -74,6 +74,6 @@ pub struct CommitBounds {
 
 impl Default for CommitBounds {
     fn default() -> Self {
-        Self { rows: 50_000, bytes: 8 << 20, age: Duration::from_millis(200), idle: Duration::from_millis(200), chunk_bytes: 4 << 20 }
+        Self { rows: 50_000, bytes: 4 << 20, age: Duration::from_millis(200), idle: Duration::from_millis(200), chunk_bytes: 4 << 20 }
     }
 }

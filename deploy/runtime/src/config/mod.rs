@@ -298,5 +298,7 @@ pub struct Retry {
 pub struct Batch {
     pub rows: usize,
     pub bytes: usize,
+    /// From the beginning of one flush to that of the next, where it would be a small one; what comes after a quiet time is flushed at
+    /// once.
     pub linger: Duration,
 }

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "the client library's own interface")]
 
 use std::{
+    borrow::Cow,
     ffi::{CStr, CString, c_void},
     ptr, slice,
     sync::{
@@ -128,12 +129,13 @@ impl Reader {
         }
         let mut lane = Lane {
             reader: self.clone(),
-            name: topic.to_owned(),
+            name,
             topic: handle,
             partition: number,
             queue,
             news,
             next: AtomicU64::new(from),
+            floor: AtomicU64::new(u64::MAX),
             late: Mutex::default(),
             started: false,
         };
@@ -157,13 +159,16 @@ unsafe extern "C" fn on_news(_: *mut raw::rd_kafka_t, news: *mut c_void) {
 /// One lane that is being read.
 pub struct Lane {
     reader: Reader,
-    name: String,
+    name: CString,
     topic: *mut raw::rd_kafka_topic_t,
     partition: i32,
     queue: *mut raw::rd_kafka_queue_t,
     news: Box<Box<dyn Fn() + Send + Sync>>,
     /// The offset of the next record, as far as is known.
     next: AtomicU64,
+    /// Above it the library's position tells what was read. Before anything came, it may be that of an earlier reading; an
+    /// end-of-partition event moves it one too far.
+    floor: AtomicU64,
     /// An error that came behind records.
     late: Mutex<Option<raw::rd_kafka_resp_err_t>>,
     started: bool,
@@ -195,20 +200,38 @@ impl Lane {
     ///
     /// `Absent`: the lane does not have the offset that was asked for. Others by the broker's code.
     pub fn take(&self, bytes: usize, wait: Duration) -> Result<Taken, KafkaError> {
-        let mut taken = Taken { messages: Vec::new(), end: None, bytes: 0, _reader: self.reader.clone() };
+        let mut taken = Taken { messages: Vec::new(), end: None, position: None, bytes: 0, _reader: self.reader.clone() };
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(code) = late {
             return Err(self.failed(code));
         }
-        if !wait.is_zero() && self.call(&mut taken, 1, wait)?.is_empty_call() {
-            return Ok(taken);
-        }
-        while taken.bytes < bytes {
-            if self.call(&mut taken, CALL, Duration::ZERO)?.is_empty_call() {
-                break;
+        if wait.is_zero() || !self.call(&mut taken, 1, wait)?.is_empty_call() {
+            while taken.bytes < bytes {
+                if self.call(&mut taken, CALL, Duration::ZERO)?.is_empty_call() {
+                    break;
+                }
             }
         }
+        taken.position = self.position();
         Ok(taken)
+    }
+
+    /// Behind everything that was read, commit markers and aborted records too; None: that is not known.
+    fn position(&self) -> Option<u64> {
+        let floor = self.floor.load(Ordering::Relaxed);
+        if floor == u64::MAX {
+            return None;
+        }
+        // SAFETY: the client lives as long as the reader; the list has one element, and is destroyed here.
+        let position = unsafe {
+            let list = raw::rd_kafka_topic_partition_list_new(1);
+            let element = raw::rd_kafka_topic_partition_list_add(list, self.name.as_ptr(), self.partition);
+            raw::rd_kafka_position(self.reader.inner.consumer.client().native_ptr(), list);
+            let position = (*element).offset;
+            raw::rd_kafka_topic_partition_list_destroy(list);
+            position
+        };
+        u64::try_from(position).ok().filter(|position| *position > floor)
     }
 
     fn call(&self, taken: &mut Taken, most: usize, wait: Duration) -> Result<Called, KafkaError> {
@@ -224,12 +247,21 @@ impl Lane {
             match head.err {
                 raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => {
                     taken.end = None;
+                    if self.floor.load(Ordering::Relaxed) == u64::MAX {
+                        self.floor.store(0, Ordering::Relaxed);
+                    }
                     self.next.store(message.offset() + 1, Ordering::Relaxed);
                     taken.bytes += head.len + head.key_len;
                     taken.messages.push(message);
                 }
-                raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF => taken.end = u64::try_from(head.offset).ok(),
-                code => failed = Some(code),
+                raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF => {
+                    taken.end = u64::try_from(head.offset).ok();
+                    self.floor.store(taken.end.map_or(u64::MAX, |end| end + 1), Ordering::Relaxed);
+                }
+                code => {
+                    failed = Some(code);
+                    self.floor.store(u64::MAX, Ordering::Relaxed);
+                }
             }
         }
         match failed {
@@ -242,16 +274,20 @@ impl Lane {
         }
     }
 
+    fn name(&self) -> Cow<'_, str> {
+        self.name.to_string_lossy()
+    }
+
     fn failed(&self, code: raw::rd_kafka_resp_err_t) -> KafkaError {
         let partition = u32::try_from(self.partition).unwrap_or(0);
         // SAFETY: the library's own text, which lives for ever.
         let text = unsafe { CStr::from_ptr(raw::rd_kafka_err2str(code)) }.to_string_lossy();
-        let text = format!("topic {}, partition {partition}: {text}", self.name);
+        let text = format!("topic {}, partition {partition}: {text}", self.name());
         let code = RDKafkaErrorCode::from(code);
         match code {
-            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => match self.reader.bounds(&self.name, partition) {
+            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => match self.reader.bounds(&self.name(), partition) {
                 Ok((low, high)) => {
-                    KafkaError::Absent { topic: self.name.clone(), partition, offset: self.next.load(Ordering::Relaxed), low, high }
+                    KafkaError::Absent { topic: self.name().into_owned(), partition, offset: self.next.load(Ordering::Relaxed), low, high }
                 }
                 Err(error) => error,
             },
@@ -277,6 +313,8 @@ pub struct Taken {
     messages: Vec<Message>,
     /// The end of what is committed, where it was seen behind the records: commit markers and aborted records lie below it.
     pub end: Option<u64>,
+    /// The library's position, where it tells of more.
+    position: Option<u64>,
     bytes: usize,
     /// Behind the messages: they go first.
     _reader: Reader,
@@ -285,6 +323,11 @@ pub struct Taken {
 impl Taken {
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// Behind everything that was read, commit markers and aborted records too; None: nothing was.
+    pub fn behind(&self) -> Option<u64> {
+        self.end.max(self.position).max(self.messages.last().map(|message| message.offset() + 1))
     }
 }
 

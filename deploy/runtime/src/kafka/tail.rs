@@ -84,9 +84,8 @@ impl Tail {
                 if let Some(value) = message.value() {
                     each(message.offset(), value)?;
                 }
-                at = message.offset() + 1;
             }
-            at = at.max(taken.end.unwrap_or(0));
+            at = at.max(taken.behind().unwrap_or(0));
             if wait.is_zero() && taken.messages().is_empty() {
                 break;
             }

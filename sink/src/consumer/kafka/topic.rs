@@ -246,11 +246,10 @@ impl Slot {
 
     fn took(&mut self, taken: Taken, from: Offset) -> KafkaBlock {
         let Some(open) = &mut self.open else { return KafkaBlock::empty(from, false) };
-        let behind = taken.messages().last().map(|message| message.offset() + 1);
-        let next = taken.end.max(behind).unwrap_or(from).max(from);
+        let next = taken.behind().unwrap_or(from).max(from);
+        open.ended = taken.end.is_some() || open.ended && next == open.at;
         open.at = next;
-        open.ended = taken.end.is_some() || open.ended && behind.is_none();
-        if behind.is_none() {
+        if taken.messages().is_empty() {
             return KafkaBlock::empty(next, open.ended);
         }
         let taken = Arc::new(taken);

@@ -1,13 +1,15 @@
-//! Publishes to Kafka: one transactional producer, whose id keeps every older source of the pipeline out.
+//! Publishes to Kafka: two transactional producers that take turns, whose ids keep every older source of the pipeline out.
 //!
-//! The open transaction is kept here and sent when it is handed over, on a thread of its own, while the next one is filled.
+//! The open transaction is kept here and sent when it is handed over, on a thread of its own, while the next one is filled. Each begins
+//! when the one before is committed. The broker writes the marks of a transaction behind its commit, and takes nothing more from that
+//! producer until they are there: so the next one is the other's.
 
 mod preflight;
 mod producer;
 mod transaction;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -56,7 +58,8 @@ pub struct KafkaPublisher {
     names: Vec<Arc<str>>,
     by_name: HashMap<String, TopicHandle>,
     system: Option<System>,
-    producer: Option<Arc<Producer>>,
+    /// The next transaction is the first one's.
+    producers: VecDeque<Arc<Producer>>,
     open: Transaction,
     /// The room of the transaction before.
     spare: Transaction,
@@ -104,7 +107,7 @@ impl KafkaPublisher {
             names: Vec::new(),
             by_name: HashMap::new(),
             system: None,
-            producer: None,
+            producers: VecDeque::new(),
             open: Transaction::default(),
             spare: Transaction::default(),
             under_way: None,
@@ -136,10 +139,9 @@ impl KafkaPublisher {
         self.open.clear();
         self.system = None;
         self.used.clear();
-        if let Some(producer) = self.producer.take() {
-            // Its end takes a moment.
-            let _ended = tokio::task::spawn_blocking(move || drop(producer)).await;
-        }
+        let producers = std::mem::take(&mut self.producers);
+        // Their end takes a moment.
+        let _ended = tokio::task::spawn_blocking(move || drop(producers)).await;
     }
 
     fn keep(&mut self, facts: TopicFacts) -> TopicHandle {
@@ -193,8 +195,9 @@ impl KafkaPublisher {
         put_progress(&mut self.buffer, schema, progress);
         self.add_own(topic, Some(self.prefix.clone().as_bytes()))?;
         self.written().await?;
-        let producer =
-            self.producer.clone().ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))?;
+        let producer = self.producers.pop_front();
+        let producer = producer.ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))?;
+        self.producers.push_back(producer.clone());
         let transaction = std::mem::replace(&mut self.open, std::mem::take(&mut self.spare));
         let names = self.names.clone();
         self.under_way = Some(tokio::task::spawn_blocking(move || producer.commit(transaction, &names)));
@@ -246,8 +249,9 @@ fn one_lane(facts: TopicFacts) -> Result<TopicFacts, CaptureError> {
     }
 }
 
-fn transactional_id(prefix: &str) -> String {
-    format!("instar-{prefix}")
+/// Of the two producers.
+fn transactional_ids(prefix: &str) -> [String; 2] {
+    [format!("instar-{prefix}"), format!("instar-{prefix}-2")]
 }
 
 impl Publisher for KafkaPublisher {
@@ -259,17 +263,18 @@ impl Publisher for KafkaPublisher {
         let event_schema = self.registry.register(&names::value_subject(&versions_name), &event_schema()).await?;
         let progress_schema = self.registry.register(&names::value_subject(&progress_name), &progress_schema()).await?;
         let batch = self.topics.iter().map(|facts| facts.largest).fold(BATCH, usize::min);
-        let (settings, client, id) = (self.cluster.settings().clone(), self.client.clone(), transactional_id(&self.prefix));
+        let (settings, client, ids) = (self.cluster.settings().clone(), self.client.clone(), transactional_ids(&self.prefix));
         let reader = self.reader.clone();
-        let (producer, last) = self
+        let (producers, last) = self
             .asked(move || {
-                let producer = Producer::open(&settings, &client, &id, batch)?;
-                // Behind the fence: nothing can be added any more by an older one.
+                let open = |id: &String| Producer::open(&settings, &client, id, batch).map(Arc::new);
+                let producers = ids.iter().map(open).collect::<Result<_, _>>()?;
+                // Behind the fences: nothing can be added any more by an older source.
                 let last = Tail::new(reader, progress_name, || {}).newest().map_err(failed)?;
-                Ok((producer, last))
+                Ok((producers, last))
             })
             .await?;
-        self.producer = Some(Arc::new(producer));
+        self.producers = producers;
         let commands = Arc::new(Mutex::new(Tail::new(self.reader.clone(), commands_name, || {})));
         self.system = Some(System { versions, progress, commands, event_schema, progress_schema });
         self.looked = Instant::now();

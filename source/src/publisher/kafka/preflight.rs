@@ -5,7 +5,7 @@ use runtime::{
     kafka::{Cluster, KafkaError, Keep},
 };
 
-use super::{KafkaPublisher, blocking, own_topics, transactional_id};
+use super::{KafkaPublisher, blocking, own_topics};
 use crate::{engine::Problem, error::CaptureError, publisher::registry::Registry};
 
 impl KafkaPublisher {
@@ -37,7 +37,7 @@ fn problem(what: String, remedy: &str) -> Problem {
 }
 
 fn brokers(topics: &KafkaTopics, prefix: &str) -> Vec<Problem> {
-    let cluster = match Cluster::connect(topics, &transactional_id(prefix)) {
+    let cluster = match Cluster::connect(topics, &format!("instar-{prefix}-check")) {
         Ok(cluster) => cluster,
         Err(error) => {
             let remedy = match &error {

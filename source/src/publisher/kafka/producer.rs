@@ -37,10 +37,6 @@ const ABORT: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(100);
 /// The largest that the library allows: a topic's own limit is what counts, and is looked at before.
 const LARGEST: &str = "1000000000";
-
-/// Between a commit and the next transaction. While the broker still writes the marks of the last one it takes no partition of the next,
-/// and the library asks again after 20 ms only.
-const REST: Duration = Duration::from_millis(4);
 /// Records that are sorted by lane at a time.
 const PART: usize = 4000;
 
@@ -52,8 +48,6 @@ pub(super) struct Producer {
     brokers: String,
     ended: Arc<AtomicBool>,
     poller: Option<JoinHandle<()>>,
-    /// When the last commit ended.
-    committed: Mutex<Option<Instant>>,
     /// Transactions that failed: the library may still look at their bytes until it is gone, which it is before them.
     kept: Mutex<Vec<Transaction>>,
 }
@@ -110,7 +104,6 @@ impl Producer {
             brokers: topics.brokers.clone(),
             ended,
             poller: Some(poller),
-            committed: Mutex::default(),
             kept: Mutex::default(),
         };
         producer.fence(id)?;
@@ -157,7 +150,6 @@ impl Producer {
     }
 
     fn try_commit(&self, transaction: &Transaction, names: &[Arc<str>]) -> Result<(), CaptureError> {
-        self.rest();
         self.inner.begin_transaction().map_err(|e| self.sorted("a transaction cannot be begun", &e))?;
         let done = self.send(transaction, names).and_then(|()| self.flush()).and_then(|()| self.end());
         if let Err(error) = &done
@@ -169,13 +161,6 @@ impl Producer {
             tracing::debug!(%error, "the transaction could not be aborted");
         }
         done
-    }
-
-    fn rest(&self) {
-        let committed = *self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = committed.and_then(|at| REST.checked_sub(at.elapsed())) {
-            std::thread::sleep(left);
-        }
     }
 
     /// Queues all records, those of a lane in their order.
@@ -253,10 +238,7 @@ impl Producer {
     fn end(&self) -> Result<(), CaptureError> {
         let began = Instant::now();
         loop {
-            let Err(error) = self.inner.commit_transaction(AWAY) else {
-                *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-                return Ok(());
-            };
+            let Err(error) = self.inner.commit_transaction(AWAY) else { return Ok(()) };
             let again = matches!(&error, LibraryError::Transaction(e) if e.is_retriable() && !e.txn_requires_abort());
             if !again || self.still_there(began).is_err() || began.elapsed() >= COMMIT {
                 return Err(self.sorted("a transaction cannot be committed", &error));
