@@ -127,7 +127,6 @@ impl<T: Target, C: Consumer> Worker<T, C> {
     }
 
     async fn round(&mut self, view: &View) -> Result<Round, SinkError> {
-        let began = Instant::now();
         self.connect().await?;
         self.adopt(view).await?;
         self.take_over().await?;
@@ -155,13 +154,15 @@ impl<T: Target, C: Consumer> Worker<T, C> {
             }
         }
         self.turn = self.turn.wrapping_add(1);
+        let began = Instant::now();
         let flushed = self.flush(view, &picks, &folds).await?;
         drop(folds);
         match (flushed, refused) {
             (Flushed::Nothing | Flushed::Committed, Some((pick, end))) => self.refuse(pick, end, view).await?,
             (Flushed::Nothing, None) if !more => return Ok(Round::Idle { whole }),
             (Flushed::Committed, None) if self.lanes.iter().all(|lane| lane.limit.is_none()) => {
-                return Ok(Round::Progress { soon: Some(began + self.sink.batch.linger) });
+                let now = Instant::now();
+                return Ok(Round::Progress { soon: Some(now + (now - began).min(self.sink.batch.linger)) });
             }
             (Flushed::Nothing | Flushed::Committed | Flushed::Undone, _) => {}
         }

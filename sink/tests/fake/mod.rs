@@ -54,6 +54,8 @@ pub struct Store {
     /// So many connections fail.
     pub refuse_connections: usize,
     pub writes: usize,
+    /// How long a write takes.
+    pub write_takes: Duration,
     /// Statements that were run, in their order.
     pub statements: Vec<String>,
 }
@@ -426,6 +428,10 @@ impl Writer for FakeWriter {
 
     async fn write(&mut self, batch: &Batch<'_>, proof: &impl Proof) -> Result<Written, SinkError> {
         yield_now().await;
+        let takes = self.0.store().write_takes;
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         if !proof.holds().await? {
             return Ok(Written::Moved);
         }

@@ -298,7 +298,6 @@ pub struct Retry {
 pub struct Batch {
     pub rows: usize,
     pub bytes: usize,
-    /// From the beginning of one flush to that of the next, where it would be a small one; what comes after a quiet time is flushed at
-    /// once.
+    /// What comes right behind a flush waits for company as long as that flush took, but no longer than this.
     pub linger: Duration,
 }
