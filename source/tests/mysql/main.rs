@@ -6,4 +6,5 @@ mod change;
 mod chunk;
 mod preflight;
 mod types;
+mod undecided;
 mod world;

@@ -89,6 +89,18 @@ impl World {
         Some(World { database, conn, url })
     }
 
+    /// Another session in the same database.
+    pub async fn another(&self) -> Conn {
+        let opts = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(self.url.host.clone())
+            .tcp_port(self.url.port.unwrap())
+            .user(self.url.user.clone())
+            .pass(self.url.password.as_ref().map(|password| password.reveal().to_owned()))
+            .db_name(Some(&self.database))
+            .prefer_socket(false);
+        Conn::new(opts).await.unwrap()
+    }
+
     pub async fn run(&mut self, sql: &str) {
         if let Err(error) = self.conn.query_drop(sql).await {
             panic!("{sql}: {error}");
