@@ -4,6 +4,7 @@
 
 mod change;
 mod chunk;
+mod partial_json;
 mod preflight;
 mod types;
 mod undecided;

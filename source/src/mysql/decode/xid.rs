@@ -44,7 +44,7 @@ impl Xid {
 
 fn hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix(['X', 'x'])?.strip_prefix('\'')?.strip_suffix('\'')?;
-    if digits.len() % 2 != 0 {
+    if digits.len() % 2 != 0 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     (0..digits.len() / 2).map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()).collect()

@@ -231,3 +231,69 @@ impl Kept {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::decode::rows::Kind;
+
+    fn map() -> Arc<TableMap> {
+        // Table 7, `d`.`t`: one INT.
+        let body = [&[7, 0, 0, 0, 0, 0, 1, 0, 1][..], b"d\0", &[1], b"t\0", &[1, 3, 0, 1]].concat();
+        Arc::new(TableMap::read(&body, true).unwrap())
+    }
+
+    fn rows(map: &Arc<TableMap>, id: u8, size: usize) -> Rows {
+        let mut body = vec![7, 0, 0, 0, 0, 0, 1, 0, 1, 1];
+        body.resize(body.len() + size, id);
+        Rows::read(&body, Kind::of(23).unwrap(), Arc::clone(map), format!("log:{id}")).unwrap()
+    }
+
+    fn all(kept: &mut Kept, store: &mut Store) -> Vec<(String, usize)> {
+        std::iter::from_fn(|| kept.next(store).unwrap()).map(|rows| (rows.position.clone(), rows.size())).collect()
+    }
+
+    fn length(store: &Store) -> u64 {
+        store.file.as_ref().map_or(0, |file| file.metadata().unwrap().len())
+    }
+
+    #[test]
+    fn what_is_beyond_the_memory_comes_back_from_the_file_in_order_and_leaves_nothing() {
+        let folder = std::env::temp_dir().join(format!("instar-kept-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (map, mut store) = (map(), Store::new(folder.clone(), 100));
+        let (mut first, mut second) = (Kept::default(), Kept::default());
+        for id in 1..=4 {
+            first.push(rows(&map, id, 40), &mut store).unwrap();
+        }
+        assert_eq!((first.bytes(), first.memory.len()), (80, 2));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the file has no name");
+        // Another group, behind it in the file; a part of it is taken back, then more is kept.
+        second.push(rows(&map, 5, 1000), &mut store).unwrap();
+        let (mark, before) = (second.mark(), length(&store));
+        second.push(rows(&map, 6, 1000), &mut store).unwrap();
+        second.back_to(mark, &mut store);
+        assert_eq!(length(&store), before);
+        second.push(rows(&map, 7, 2000), &mut store).unwrap();
+        assert_eq!(all(&mut second, &mut store), [("log:5".into(), 1000), ("log:7".into(), 2000)]);
+        assert!(length(&store) > 0 && length(&store) < before);
+        assert_eq!(all(&mut first, &mut store), (1..=4).map(|id| (format!("log:{id}"), 40)).collect::<Vec<_>>());
+        assert_eq!((length(&store), store.memory), (0, 0));
+        // Back to a mark in memory takes all of the file's part.
+        let mark = second.mark();
+        for id in 1..=4 {
+            second.push(rows(&map, id, 60), &mut store).unwrap();
+        }
+        second.back_to(mark, &mut store);
+        assert!(second.is_empty());
+        assert_eq!((length(&store), store.memory), (0, 0));
+        std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_takes_nothing_is_named() {
+        let (map, mut store) = (map(), Store::new("/nowhere/at/all".into(), 10));
+        let error = Kept::default().push(rows(&map, 1, 40), &mut store).unwrap_err();
+        assert!(matches!(&error, CaptureError::Transient(text) if text.contains("/nowhere/at/all")), "{error}");
+    }
+}

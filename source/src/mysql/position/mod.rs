@@ -165,7 +165,7 @@ mod tests {
             "mariadb gtid=0-1-5,1-2-9 server=1 file=a b.000003:5000000000",
             "mariadb gtid= server=1 file=binlog.000003:4",
             "mariadb gtid=0-1-5,1-2-9 open=0-1-3 server=1 file=binlog.000003:4",
-            "mysql gtid=x:1-9 open=x:1-5 server=y file=binlog.000003:4",
+            "mysql gtid=3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9 open=3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 server=y file=binlog.000003:4",
             "binlog open=5000000000@a%20%25b.000002 server=y file=a %b.000003:4",
         ] {
             assert_eq!(at(text).to_string(), text);
