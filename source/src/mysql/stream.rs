@@ -151,7 +151,14 @@ impl Stream {
         if !unpacked && let Ok(Some(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32)) = event.footer().get_checksum_alg() {
             let computed = event.calc_checksum(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32);
             if event.checksum().is_some_and(|sent| u32::from_le_bytes(sent) != computed) {
-                return Err(CaptureError::Transient(format!("{}: an event of the log has a wrong checksum", self.config.server())));
+                return Err(CaptureError::Stop {
+                    message: format!(
+                        "{}: the event at {} has a wrong checksum: the log is damaged there, or what came of it; start the source again, \
+                         and where it stays so, reload all tables",
+                        self.config.server(),
+                        self.groups.place_ahead(header.log_pos(), header.event_size())
+                    ),
+                });
             }
         }
         let kind = header.event_type_raw();

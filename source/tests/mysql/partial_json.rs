@@ -5,10 +5,17 @@ use source::engine::Engine;
 
 use crate::world::{Flavour, World, by_table, copy, hear, published, show};
 
-/// Types of the events behind a place, in order.
+/// Types of the events behind a place, in order, up to the end of all files.
 async fn events(world: &mut World, file: &str, offset: u64) -> Vec<String> {
-    let rows: Vec<Row> = world.conn.query(format!("SHOW BINLOG EVENTS IN '{file}' FROM {offset}")).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(2).unwrap()).collect()
+    let files: Vec<Row> = world.conn.query("SHOW BINARY LOGS").await.unwrap();
+    let files = files.iter().map(|row| row.get::<String, _>(0).unwrap()).filter(|name| name.as_str() >= file);
+    let mut types = Vec::new();
+    for name in files {
+        let from = if name == file { offset } else { 4 };
+        let rows: Vec<Row> = world.conn.query(format!("SHOW BINLOG EVENTS IN '{name}' FROM {from}")).await.unwrap();
+        types.extend(rows.iter().map(|row| row.get::<String, _>(2).unwrap()));
+    }
+    types
 }
 
 #[tokio::test]

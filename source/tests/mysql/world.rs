@@ -101,6 +101,18 @@ impl World {
         Conn::new(opts).await.unwrap()
     }
 
+    pub fn port(&self) -> u16 {
+        self.url.port.unwrap()
+    }
+
+    /// The end of the log: file and offset.
+    pub async fn log_end(&mut self) -> (String, u64) {
+        let version: String = self.conn.query_first("SELECT VERSION()").await.unwrap().unwrap();
+        let sql = if version.contains("MariaDB") { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+        let row: mysql_async::Row = self.conn.query_first(sql).await.unwrap().unwrap();
+        (row.get(0).unwrap(), row.get(1).unwrap())
+    }
+
     pub async fn run(&mut self, sql: &str) {
         if let Err(error) = self.conn.query_drop(sql).await {
             panic!("{sql}: {error}");

@@ -6,6 +6,7 @@ pub mod collation;
 pub mod compressed;
 pub mod cursor;
 pub mod decimal;
+pub mod format;
 pub mod gtid;
 pub mod json;
 pub mod json_diff;

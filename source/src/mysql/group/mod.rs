@@ -20,6 +20,7 @@ use super::{
     decode::{
         Malformed,
         cursor::Cursor,
+        format,
         gtid::{MariaDbGtid, MySqlGtid},
         query::Form,
         referee::Referee,
@@ -104,6 +105,8 @@ pub struct Groups {
     position: Position,
     file: String,
     offset: u64,
+    /// In the file where the position lies, groups come from here on; events tell the lower half of their offsets only.
+    resumed_at: Option<u64>,
     maps: HashMap<u64, Mapped>,
     group: Option<Group>,
     store: Store,
@@ -146,6 +149,7 @@ impl Groups {
             position: from,
             file,
             offset,
+            resumed_at: None,
             maps: HashMap::new(),
             group: None,
             store: Store::new(folder, KEPT_BACK),
@@ -218,6 +222,10 @@ impl Groups {
 
     /// Takes one event. What it completes is there for [`Self::pop`]; `now_ms` is the time for heartbeats.
     pub fn event(&mut self, event: Event, now_ms: i64) -> Result<(), CaptureError> {
+        let begins_group = [kind::GTID, kind::GTID_TAGGED, kind::MARIADB_GTID].contains(&event.kind);
+        if begins_group && let Some(offset) = self.resumed_at.take() {
+            self.offset = self.offset.max(offset);
+        }
         if !event.unpacked && event.log_pos != 0 && event.kind != kind::ROTATE {
             self.offset = behind(self.offset, event.log_pos);
         }
@@ -239,6 +247,12 @@ impl Groups {
         }
     }
 
+    /// Where an event that is not taken yet begins, for people.
+    pub fn place_ahead(&self, log_pos: u32, size: u32) -> String {
+        let end = if log_pos == 0 { self.offset } else { behind(self.offset, log_pos) };
+        format!("{}:{}", self.file, end.saturating_sub(u64::from(size)))
+    }
+
     /// Where an event begins, for people.
     fn place(&self, event: &Event) -> String {
         let size = if event.unpacked || event.log_pos == 0 { 0 } else { u64::from(event.size) };
@@ -248,7 +262,10 @@ impl Groups {
     fn step(&mut self, event: &Event, now_ms: i64) -> Step {
         match event.kind {
             kind::ROTATE => self.rotate(event),
-            kind::FORMAT_DESCRIPTION => self.new_file(event),
+            kind::FORMAT_DESCRIPTION => {
+                format::check(&event.body)?;
+                self.new_file(event)
+            }
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => {
                 if self.group.is_none() {
                     // What came since the last group, a new file's head, is behind us too.
@@ -301,6 +318,8 @@ impl Groups {
         self.file = String::from_utf8_lossy(cursor.rest()).into_owned();
         self.offset = offset;
         self.maps.clear();
+        let same_file = self.file == self.position.file && self.server.identity == self.position.server;
+        self.resumed_at = (same_file && event.log_pos == 0 && self.again.is_none()).then_some(self.position.offset);
         if self.group.is_none() && event.log_pos != 0 && !self.is_behind_us() {
             (self.position.file, self.position.offset) = (self.file.clone(), offset);
         }
