@@ -264,9 +264,12 @@ async fn spawn_source(
     let settings = Settings::of(pipeline, role.on_stop(OnStop::Exit));
     let prefix = &pipeline.topics.prefix;
     let failed = |e: CaptureError| Failure::error(format!("source: {e}"));
-    let engine = match pipeline.source.engine {
+    let mut engine = match pipeline.source.engine {
         SourceEngine::MySql => MySql::new(&pipeline.source).map_err(failed)?,
     };
+    if let Transport::Local(local) = &pipeline.topics.transport {
+        engine.keep_in(local.path.clone());
+    }
     match (&pipeline.topics.transport, log) {
         (Transport::Kafka(kafka), _) => {
             let publisher = KafkaPublisher::connect(kafka, &pipeline.name, prefix).await.map_err(failed)?;

@@ -127,7 +127,7 @@ pub async fn bound(config: &Config, server: &Server, conn: &mut Conn) -> Result<
     } else {
         Gtids::None
     };
-    Ok(Position { gtids, server: server.identity.clone(), file, offset })
+    Ok(Position { gtids, open: None, server: server.identity.clone(), file, offset })
 }
 
 /// What MariaDB had committed at a place of its log; empty where there was nothing yet. None where it does not say: its file was removed

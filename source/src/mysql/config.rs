@@ -33,6 +33,8 @@ pub struct Config {
     pub row_metadata: RowMetadata,
     pub tables: Vec<TableId>,
     pub mapping: Mapping,
+    /// Takes rows of transactions whose end is not read yet, where they are too many for the memory.
+    pub folder: PathBuf,
 }
 
 impl Config {
@@ -56,6 +58,7 @@ impl Config {
             row_metadata: source.row_metadata,
             tables: source.tables.iter().map(|t| t.table.clone()).collect(),
             mapping: Mapping::new(&source.type_map),
+            folder: std::env::temp_dir(),
         })
     }
 

@@ -42,7 +42,6 @@ pub mod kind {
     pub const GTID: u8 = 33;
     pub const ANONYMOUS_GTID: u8 = 34;
     pub const XA_PREPARE: u8 = 38;
-    pub const PARTIAL_UPDATE_ROWS: u8 = 39;
     pub const TRANSACTION_PAYLOAD: u8 = 40;
     pub const HEARTBEAT_V2: u8 = 41;
     pub const GTID_TAGGED: u8 = 42;

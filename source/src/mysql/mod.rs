@@ -16,7 +16,7 @@ pub mod snapshot;
 pub mod stream;
 mod value;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use mysql_async::Conn;
 use runtime::config::Source;
@@ -49,6 +49,12 @@ impl MySql {
     /// [`CaptureError::Refused`] where the configuration lacks something. Does not connect.
     pub fn new(source: &Source) -> Result<Self, CaptureError> {
         Ok(Self { config: Config::new(source)?, lock: None, server: Mutex::new(None), catalog: None })
+    }
+
+    /// Where it keeps rows of transactions whose end is not read yet and which are too large for the memory; the folder of temporary
+    /// files where nothing is said.
+    pub fn keep_in(&mut self, folder: PathBuf) {
+        self.config.folder = folder;
     }
 
     async fn server(&self, conn: &mut Conn) -> Result<Arc<Server>, CaptureError> {

@@ -84,14 +84,6 @@ impl Check<'_> {
                 "SET GLOBAL binlog_row_metadata = 'FULL';",
             );
         }
-        let options = value(variable(conn, "binlog_row_value_options").await?);
-        if !options.is_empty() {
-            self.report(
-                true,
-                format!("binlog_row_value_options is {options}: updates of JSON come in parts"),
-                "SET GLOBAL binlog_row_value_options = '';",
-            );
-        }
         self.filters(conn).await?;
         self.identity(conn).await?;
         self.retention(conn).await

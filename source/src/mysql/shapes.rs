@@ -97,7 +97,7 @@ impl Shapes {
     }
 
     /// Whether a statement on this table means anything.
-    fn heeds(&self, table: &TableId) -> bool {
+    pub fn heeds(&self, table: &TableId) -> bool {
         self.follows(table) && !self.passed.contains(table)
     }
 
@@ -126,6 +126,16 @@ impl Shapes {
     /// Whether rows of this table are published from here on.
     pub fn follows(&self, table: &TableId) -> bool {
         self.captured.contains(table) && !self.skipped.contains_key(table)
+    }
+
+    /// Whether rows of this table are kept. Those of an XA transaction may be committed when the table is followed again.
+    pub fn keeps(&self, table: &TableId, xa: bool) -> bool {
+        if xa { self.captured.contains(table) } else { self.follows(table) }
+    }
+
+    /// The followed tables that the statement that the stream stands at means anything to.
+    pub fn heeded(&self) -> Vec<TableId> {
+        self.captured.iter().filter(|id| self.heeds(id)).cloned().collect()
     }
 
     /// All tables that are followed.

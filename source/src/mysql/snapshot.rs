@@ -144,7 +144,7 @@ impl Reader {
             // Only this says what the view covers: the log and gtid_binlog_pos are ahead of SELECT.
             self.run(table, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
             let (file, offset) = self.snapshot_offset(table).await?;
-            let view = Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset };
+            let view = Position { gtids: Gtids::None, open: None, server: self.server.identity.clone(), file, offset };
             // GTIDs are asked for where the files cannot tell: the server reads its log file to find them.
             return Ok(view.at_or_behind_in_files(at) || at.server != view.server && self.with_gtids(view).await?.reached(at));
         }
@@ -173,7 +173,7 @@ impl Reader {
     /// Where the open view of MariaDB stands.
     async fn snapshot_place(&mut self, table: &Table) -> Result<Position, CaptureError> {
         let (file, offset) = self.snapshot_offset(table).await?;
-        self.with_gtids(Position { gtids: Gtids::None, server: self.server.identity.clone(), file, offset }).await
+        self.with_gtids(Position { gtids: Gtids::None, open: None, server: self.server.identity.clone(), file, offset }).await
     }
 
     /// File and offset of the open view of MariaDB.

@@ -27,7 +27,7 @@ use super::{
     event::{Event, kind},
     group::Groups,
     lock,
-    position::{Gtids, Position, mysql::Origin},
+    position::{Gtids, Open, Position, mysql::Origin},
     server::{self, Purpose, Server},
 };
 use crate::{
@@ -80,7 +80,8 @@ impl Stream {
             .await
             .map_err(fail)?;
         let mut request = BinlogStreamRequest::new(config.server_id);
-        match &from.gtids {
+        let start = from.start();
+        match &start.gtids {
             Gtids::MariaDb(domains) => {
                 conn.query_drop(format!(
                     "SET @mariadb_slave_capability = 4, @slave_connect_state = '{domains}', @slave_gtid_strict_mode = 0"
@@ -90,32 +91,33 @@ impl Stream {
             }
             Gtids::MySql(set) => {
                 let sids = set.origins().map(|origin| origin.parse::<Sid<'_>>()).collect::<Result<Vec<_>, _>>();
-                let sids = sids.map_err(|error| CaptureError::Refused(format!("the position {from} cannot be asked for: {error}")))?;
+                let sids = sids.map_err(|error| CaptureError::Refused(format!("the position {start} cannot be asked for: {error}")))?;
                 request = request.with_gtid().with_gtid_set(sids);
             }
             Gtids::None => {
                 if server.mariadb {
                     conn.query_drop("SET @mariadb_slave_capability = 4").await.map_err(fail)?;
                 }
-                if from.offset > u64::from(u32::MAX) {
+                if start.offset > u64::from(u32::MAX) {
                     return Err(CaptureError::Stop {
                         message: format!(
                             "{}: the log cannot be read from offset {} of {}: the protocol carries 32 bits; turn on gtid_mode, or reload all tables",
                             config.server(),
-                            from.offset,
-                            from.file
+                            start.offset,
+                            start.file
                         ),
                     });
                 }
-                request = request.with_filename(from.file.as_bytes()).with_pos(from.offset);
+                request = request.with_filename(start.file.as_bytes()).with_pos(start.offset);
             }
         }
         let events = conn.get_binlog_stream(request).await.map_err(fail)?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
-        let groups = Groups::new(Arc::clone(&server), require, from, tables, config.mapping.clone());
+        let groups = Groups::new(Arc::clone(&server), require, from.clone(), tables, config.mapping.clone(), config.folder.clone());
         let mut stream = Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
         // The server says only with the first event whether it has the place: one that is gone is known before anything is read.
-        stream.ahead = Some(Ok(stream.receive().await?));
+        let first = stream.receive().await.map_err(|error| missing(error, &from, &start))?;
+        stream.ahead = Some(Ok(first));
         Ok(stream)
     }
 
@@ -149,7 +151,14 @@ impl Stream {
         if !unpacked && let Ok(Some(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32)) = event.footer().get_checksum_alg() {
             let computed = event.calc_checksum(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32);
             if event.checksum().is_some_and(|sent| u32::from_le_bytes(sent) != computed) {
-                return Err(CaptureError::Transient(format!("{}: an event of the log has a wrong checksum", self.config.server())));
+                return Err(CaptureError::Stop {
+                    message: format!(
+                        "{}: the event at {} has a wrong checksum: the log is damaged there, or what came of it; start the source again, \
+                         and where it stays so, reload all tables",
+                        self.config.server(),
+                        self.groups.place_ahead(header.log_pos(), header.event_size())
+                    ),
+                });
             }
         }
         let kind = header.event_type_raw();
@@ -206,6 +215,16 @@ fn check_server(config: &Config, server: &Server, from: &Position) -> Result<(),
         });
     }
     Ok(())
+}
+
+/// Names the place that the server does not have.
+fn missing(error: CaptureError, from: &Position, start: &Open) -> CaptureError {
+    let CaptureError::Stop { message } = error else { return error };
+    let why = match &from.open {
+        Some(_) => format!(" (for XA transactions that are prepared and undecided since then; published is all up to {from})"),
+        None => String::new(),
+    };
+    CaptureError::Stop { message: format!("{message}; the missing position is {start}{why}") }
 }
 
 /// Until the format is known the driver leaves the checksum at the end of the first, artificial ROTATE.
@@ -266,7 +285,7 @@ impl engine::Stream for Stream {
             lock::check(lost, &self.config)?;
         }
         loop {
-            if let Some(entry) = self.groups.pop() {
+            if let Some(entry) = self.groups.pop()? {
                 self.look_ahead();
                 return Ok(entry);
             }

@@ -8,10 +8,10 @@ use source::{
 
 use crate::world::{Flavour, Heard, Owned, Rows, World, by_table, hear, published, show};
 
-const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
+pub const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
 
 /// Runs statements behind a pinned position and returns what the stream says of table `t` and those of `tables`.
-async fn told(world: &mut World, tables: &[&str], statements: &[&str]) -> Heard {
+pub async fn told(world: &mut World, tables: &[&str], statements: &[&str]) -> Heard {
     let mut engine = world.engine(tables);
     let (from, shapes) = engine.pinned(&world.ids(tables)).await.unwrap();
     let mut stream = engine.stream(&from, shapes.clone()).await.unwrap();
@@ -354,41 +354,6 @@ async fn partial_images_name_the_columns_they_lack() {
         // id 1, a's filler, 'y': the key stands in the before image only.
         assert_eq!(heard.rows[1].after.as_deref(), Some(&[2, 0, 2, 2, b'y'][..]));
         assert_eq!((heard.rows[1].key.as_slice(), heard.rows[2].key.as_slice()), (&[2][..], &[2][..]));
-    }
-}
-
-#[tokio::test]
-async fn what_a_transaction_takes_back_is_not_published() {
-    for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "rollback").await else { return };
-        world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
-        let statements = [
-            "BEGIN",
-            "INSERT INTO t VALUES (1)",
-            "SAVEPOINT s",
-            "INSERT INTO t VALUES (2)",
-            "ROLLBACK TO SAVEPOINT s",
-            "INSERT INTO t VALUES (3)",
-            "COMMIT",
-            "BEGIN",
-            "INSERT INTO t VALUES (4)",
-            "ROLLBACK",
-        ];
-        let heard = told(&mut world, &["t"], &statements).await;
-        let keys: Vec<Vec<u8>> = heard.rows.iter().map(|row| row.key.clone()).collect();
-        assert!(keys == [[2], [6]] || (heard.stands.len() == 1 && keys.is_empty()), "{flavour:?}: {keys:?} {:?}", heard.stands);
-    }
-}
-
-#[tokio::test]
-async fn rows_of_xa_transactions_stop_before_anything_of_them_is_published() {
-    for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa").await else { return };
-        world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
-        let statements = ["XA START 'x'", "INSERT INTO t VALUES (1)", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"];
-        let heard = told(&mut world, &["t"], &statements).await;
-        assert!(heard.rows.is_empty(), "{flavour:?}");
-        assert!(heard.stands.len() == 1 && heard.stands[0].contains("XA"), "{flavour:?}: {:?}", heard.stands);
     }
 }
 

@@ -4,6 +4,10 @@
 
 mod change;
 mod chunk;
+mod partial_json;
 mod preflight;
+mod statements;
 mod types;
+mod undecided;
+mod wire;
 mod world;

@@ -89,6 +89,30 @@ impl World {
         Some(World { database, conn, url })
     }
 
+    /// Another session in the same database.
+    pub async fn another(&self) -> Conn {
+        let opts = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(self.url.host.clone())
+            .tcp_port(self.url.port.unwrap())
+            .user(self.url.user.clone())
+            .pass(self.url.password.as_ref().map(|password| password.reveal().to_owned()))
+            .db_name(Some(&self.database))
+            .prefer_socket(false);
+        Conn::new(opts).await.unwrap()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.url.port.unwrap()
+    }
+
+    /// The end of the log: file and offset.
+    pub async fn log_end(&mut self) -> (String, u64) {
+        let version: String = self.conn.query_first("SELECT VERSION()").await.unwrap().unwrap();
+        let sql = if version.contains("MariaDB") { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+        let row: mysql_async::Row = self.conn.query_first(sql).await.unwrap().unwrap();
+        (row.get(0).unwrap(), row.get(1).unwrap())
+    }
+
     pub async fn run(&mut self, sql: &str) {
         if let Err(error) = self.conn.query_drop(sql).await {
             panic!("{sql}: {error}");

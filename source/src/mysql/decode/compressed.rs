@@ -6,6 +6,9 @@ use flate2::read::{DeflateDecoder, ZlibDecoder};
 
 use super::{Malformed, cursor::big};
 
+/// The longest event that a server writes: what its `max_allowed_packet` can be at most.
+const LARGEST: usize = 1 << 30;
+
 fn inflate(mut reader: impl Read, length: usize, out: &mut Vec<u8>, what: &'static str) -> Result<(), Malformed> {
     out.clear();
     let problem = |problem: String| Malformed::Unreadable { what, problem };
@@ -43,8 +46,12 @@ pub fn event_part(part: &[u8]) -> Result<Vec<u8>, Malformed> {
         return Err(Malformed::Unreadable { what: WHAT, problem: format!("unknown head 0x{head:02x}") });
     }
     let (length, stream) = rest.split_at(length_bytes);
+    let length = big(length) as usize;
+    if length > LARGEST {
+        return Err(Malformed::Unreadable { what: WHAT, problem: format!("{length} bytes inflated, a server writes {LARGEST} at most") });
+    }
     let mut out = Vec::new();
-    inflate(ZlibDecoder::new(stream), big(length) as usize, &mut out, WHAT)?;
+    inflate(ZlibDecoder::new(stream), length, &mut out, WHAT)?;
     Ok(out)
 }
 
@@ -79,5 +86,8 @@ mod tests {
         assert_eq!(event_part(&good).unwrap(), b"abc");
         assert!(event_part(&good[..good.len() - 6]).is_err());
         assert!(event_part(&[0x91, 3]).is_err());
+        // What is said to be larger than any event is not even begun.
+        let large = [&[0x84, 0x40, 0, 0, 1][..], &zlib(b"abc")].concat();
+        assert!(event_part(&large).unwrap_err().to_string().contains("1073741825 bytes inflated"));
     }
 }

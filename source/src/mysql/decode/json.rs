@@ -1,6 +1,6 @@
 //! MySQL's binary JSON, printed as the server prints it.
 
-use std::io::Write;
+use std::{borrow::Cow, io::Write};
 
 use super::{Malformed, cursor::little, decimal, number::double_text, temporal};
 
@@ -32,11 +32,10 @@ fn value(out: &mut Vec<u8>, kind: u8, bytes: &[u8], depth: usize) -> Result<(), 
     if depth > DEPTH {
         return Err(unknown(format!("nested deeper than {DEPTH} levels")));
     }
+    if let Some(form) = Form::of(kind) {
+        return container(out, bytes, form, depth);
+    }
     match kind {
-        0 => container(out, bytes, Form { object: true, wide: false }, depth),
-        1 => container(out, bytes, Form { object: true, wide: true }, depth),
-        2 => container(out, bytes, Form { object: false, wide: false }, depth),
-        3 => container(out, bytes, Form { object: false, wide: true }, depth),
         4 => literal(out, at(bytes, 0, 1)?[0]),
         5 => print(out, format_args!("{}", little(at(bytes, 0, 2)?) as i16)),
         6 => print(out, format_args!("{}", little(at(bytes, 0, 2)?))),
@@ -88,7 +87,80 @@ struct Form {
     wide: bool,
 }
 
-fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize) -> Result<(), Malformed> {
+/// A document taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Node<'b> {
+    /// Members in the server's order.
+    Object(Vec<(Cow<'b, [u8]>, Node<'b>)>),
+    Array(Vec<Node<'b>>),
+    /// Type of what is neither, and the bytes from it on.
+    Scalar(u8, &'b [u8]),
+}
+
+/// Takes a JSON column's bytes apart.
+pub(super) fn tree(bytes: &[u8]) -> Result<Node<'_>, Malformed> {
+    match bytes.split_first() {
+        None => Ok(Node::Scalar(4, &[0])),
+        Some((kind, rest)) => node(*kind, rest, 0),
+    }
+}
+
+fn node(kind: u8, bytes: &[u8], depth: usize) -> Result<Node<'_>, Malformed> {
+    if depth > DEPTH {
+        return Err(unknown(format!("nested deeper than {DEPTH} levels")));
+    }
+    let Some(form) = Form::of(kind) else { return Ok(Node::Scalar(kind, bytes)) };
+    let (mut members, mut cells) = (Vec::new(), Vec::new());
+    entries(bytes, form, |key, kind, bytes| {
+        let value = node(kind, bytes, depth + 1)?;
+        match key {
+            Some(key) => members.push((Cow::Borrowed(key), value)),
+            None => cells.push(value),
+        }
+        Ok(())
+    })?;
+    Ok(if form.object { Node::Object(members) } else { Node::Array(cells) })
+}
+
+/// Prints a document that was taken apart.
+pub(super) fn print_tree(out: &mut Vec<u8>, node: &Node<'_>) -> Result<(), Malformed> {
+    match node {
+        Node::Scalar(kind, bytes) => value(out, *kind, bytes, 0)?,
+        Node::Object(members) => {
+            out.push(b'{');
+            for (i, (key, member)) in members.iter().enumerate() {
+                out.extend_from_slice(if i > 0 { b", " } else { b"" });
+                quoted(out, key);
+                out.extend_from_slice(b": ");
+                print_tree(out, member)?;
+            }
+            out.push(b'}');
+        }
+        Node::Array(cells) => {
+            out.push(b'[');
+            for (i, cell) in cells.iter().enumerate() {
+                out.extend_from_slice(if i > 0 { b", " } else { b"" });
+                print_tree(out, cell)?;
+            }
+            out.push(b']');
+        }
+    }
+    Ok(())
+}
+
+impl Form {
+    /// Of a type; None: it is no container.
+    fn of(kind: u8) -> Option<Self> {
+        (kind < 4).then_some(Self { object: kind < 2, wide: kind % 2 == 1 })
+    }
+}
+
+/// Gives each entry of a container: its key in an object, its type and bytes.
+fn entries<'b>(
+    bytes: &'b [u8],
+    form: Form,
+    mut entry: impl FnMut(Option<&'b [u8]>, u8, &'b [u8]) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
     let width = if form.wide { 4 } else { 2 };
     let count = little(at(bytes, 0, width)?) as usize;
     let keys = 2 * width;
@@ -96,27 +168,36 @@ fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize) -> Resul
     let overflow = || Malformed::Truncated(WHAT);
     let values = count.checked_mul(key_entry).and_then(|n| n.checked_add(keys)).ok_or_else(overflow)?;
     let value_entry = width + 1;
-    out.push(if form.object { b'{' } else { b'[' });
     for i in 0..count {
-        if i > 0 {
-            out.extend_from_slice(b", ");
-        }
-        if form.object {
+        let key = if form.object {
             let entry = at(bytes, keys + i * key_entry, key_entry)?;
             let (from, length) = (little(&entry[..width]) as usize, little(&entry[width..]) as usize);
-            quoted(out, at(bytes, from, length)?);
+            Some(at(bytes, from, length)?)
+        } else {
+            None
+        };
+        let found = at(bytes, values + i * value_entry, value_entry)?;
+        let (kind, place) = (found[0], &found[1..]);
+        let inline = matches!(kind, 4..=6) || (form.wide && matches!(kind, 7 | 8));
+        let value = if inline { place } else { bytes.get(little(place) as usize..).ok_or_else(overflow)? };
+        entry(key, kind, value)?;
+    }
+    Ok(())
+}
+
+fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize) -> Result<(), Malformed> {
+    out.push(if form.object { b'{' } else { b'[' });
+    let mut first = true;
+    entries(bytes, form, |key, kind, bytes| {
+        if !std::mem::take(&mut first) {
+            out.extend_from_slice(b", ");
+        }
+        if let Some(key) = key {
+            quoted(out, key);
             out.extend_from_slice(b": ");
         }
-        let entry = at(bytes, values + i * value_entry, value_entry)?;
-        let (kind, place) = (entry[0], &entry[1..]);
-        let inline = matches!(kind, 4..=6) || (form.wide && matches!(kind, 7 | 8));
-        if inline {
-            value(out, kind, place, depth + 1)?;
-        } else {
-            let from = little(place) as usize;
-            value(out, kind, bytes.get(from..).ok_or_else(overflow)?, depth + 1)?;
-        }
-    }
+        value(out, kind, bytes, depth + 1)
+    })?;
     out.push(if form.object { b'}' } else { b']' });
     Ok(())
 }

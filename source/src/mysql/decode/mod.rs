@@ -6,8 +6,10 @@ pub mod collation;
 pub mod compressed;
 pub mod cursor;
 pub mod decimal;
+pub mod format;
 pub mod gtid;
 pub mod json;
+pub mod json_diff;
 pub mod layout;
 pub mod network;
 pub mod number;
@@ -17,6 +19,7 @@ pub mod referee;
 pub mod rows;
 pub mod table_map;
 pub mod temporal;
+pub mod xid;
 
 use thiserror::Error;
 

@@ -5,7 +5,7 @@ use schemas::{
     table::{ColumnId, Table},
     types::Repr,
     wire::{
-        codec::{put_null, put_some},
+        codec::{put_bytes, put_null, put_some},
         row::{Field, RowSchema},
     },
 };
@@ -67,6 +67,16 @@ pub enum Cell {
     Null,
     /// From and to, in the event's row data.
     At(usize, usize),
+    /// From and to, in the JSON documents that differences led to.
+    Patched(usize, usize),
+}
+
+/// What cells point into.
+#[derive(Debug, Clone, Copy)]
+pub struct Data<'a> {
+    pub rows: &'a [u8],
+    /// JSON as text.
+    pub patched: &'a [u8],
 }
 
 /// Decodes rows of one table as the log writes it.
@@ -122,7 +132,7 @@ impl Plan {
     pub fn put<'p>(
         &self,
         fields: &'p [Planned],
-        data: &[u8],
+        data: Data<'_>,
         cells: &[Cell],
         out: &mut Vec<u8>,
         scratch: &mut Scratch,
@@ -135,7 +145,13 @@ impl Plan {
                     if field.nullable {
                         put_some(out);
                     }
-                    field.codec.put(out, &data[begin..end], self.physical[field.column].0, scratch).map_err(misfit)?;
+                    field.codec.put(out, &data.rows[begin..end], self.physical[field.column].0, scratch).map_err(misfit)?;
+                }
+                Cell::Patched(begin, end) => {
+                    if field.nullable {
+                        put_some(out);
+                    }
+                    put_bytes(out, &data.patched[begin..end]);
                 }
                 Cell::Null if field.nullable => put_null(out),
                 Cell::Null => return Err(misfit(Unfit::value("NULL in a column that is NOT NULL"))),

@@ -9,7 +9,8 @@ use super::{
     cell::Scratch,
     compressed,
     cursor::Cursor,
-    plan::{Cell, Misfit, Plan, Planned},
+    json_diff,
+    plan::{Cell, Data, Misfit, Plan, Planned},
     table_map::TableMap,
 };
 use crate::{
@@ -33,13 +34,16 @@ pub struct Kind {
     pub version2: bool,
     /// MariaDB's compressed form.
     pub compressed: bool,
+    /// MySQL's updates with differences of JSON documents (`binlog_row_value_options=PARTIAL_JSON`).
+    pub partial: bool,
 }
 
 impl Kind {
     /// The kind of an event type; None: not a rows event that is understood.
     pub fn of(event_type: u8) -> Option<Self> {
-        let kind = |action, version2, compressed| Some(Self { action, version2, compressed });
+        let kind = |action, version2, compressed| Some(Self { action, version2, compressed, partial: false });
         match event_type {
+            39 => Some(Self { action: Action::Update, version2: true, compressed: false, partial: true }),
             23 => kind(Action::Write, false, false),
             24 => kind(Action::Update, false, false),
             25 => kind(Action::Delete, false, false),
@@ -70,6 +74,8 @@ pub struct Rows {
     /// Columns of the before image (of deletes and updates) and of the after image.
     before: Vec<u8>,
     after: Vec<u8>,
+    /// After images may hold differences of JSON documents.
+    partial: bool,
     data: Vec<u8>,
     /// For messages.
     pub position: String,
@@ -96,12 +102,54 @@ impl Rows {
             Action::Update => (first, cursor.take(bitmap)?.to_vec()),
         };
         let data = if kind.compressed { compressed::event_part(cursor.rest())? } else { cursor.rest().to_vec() };
-        Ok(Self { map, action: kind.action, before, after, data, position })
+        Ok(Self { map, action: kind.action, before, after, partial: kind.partial, data, position })
+    }
+
+    /// Writes all of it, its table by number.
+    pub fn store(&self, map: u32, out: &mut Vec<u8>) {
+        out.extend(map.to_le_bytes());
+        out.push(match self.action {
+            Action::Write => 0,
+            Action::Update => 1,
+            Action::Delete => 2,
+        });
+        out.push(u8::from(self.partial));
+        for part in [&self.before, &self.after, self.position.as_bytes(), &self.data] {
+            out.extend((part.len() as u64).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+
+    /// Reads what [`Self::store`] wrote.
+    pub fn restore(bytes: &[u8], maps: &[Arc<TableMap>]) -> Result<Self, Malformed> {
+        const WHAT: &str = "kept rows";
+        let unknown = |problem: &str| Malformed::Unreadable { what: WHAT, problem: problem.into() };
+        let mut cursor = Cursor::new(bytes, WHAT);
+        let map = maps.get(cursor.u32()? as usize).ok_or_else(|| unknown("of no table"))?;
+        let action = match cursor.u8()? {
+            0 => Action::Write,
+            1 => Action::Update,
+            2 => Action::Delete,
+            _ => return Err(unknown("of no known action")),
+        };
+        let partial = cursor.u8()? != 0;
+        let mut part = || {
+            let length = usize::try_from(cursor.u64()?).map_err(|_| Malformed::Truncated(WHAT))?;
+            cursor.take(length).map(<[u8]>::to_vec)
+        };
+        let (before, after, position, data) = (part()?, part()?, part()?, part()?);
+        let position = String::from_utf8(position).map_err(|_| unknown("without a place"))?;
+        Ok(Self { map: Arc::clone(map), action, before, after, partial, data, position })
     }
 
     /// Bytes held.
     pub fn size(&self) -> usize {
         self.data.len()
+    }
+
+    /// The row data.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.data
     }
 
     fn all(&self, bitmap: &[u8]) -> bool {
@@ -114,6 +162,10 @@ impl Rows {
 pub struct Encoder {
     scratch: Scratch,
     cells: [Vec<Cell>; 2],
+    /// JSON documents that a difference was applied to, as text.
+    patched: Vec<u8>,
+    /// Columns whose after image is a difference.
+    differences: Vec<bool>,
     keys: [Vec<u8>; 2],
     images: [Vec<u8>; 2],
 }
@@ -150,6 +202,9 @@ impl Encoder {
             at = plan.locate(&rows.data, at, &rows.before, whole[BEFORE], &mut self.cells[BEFORE])?;
         }
         if rows.action != Action::Delete {
+            if rows.partial {
+                at = json_diff::differences(rows, at, &mut self.differences)?;
+            }
             at = plan.locate(&rows.data, at, &rows.after, whole[AFTER], &mut self.cells[AFTER])?;
         }
         if rows.action == Action::Update && !whole[AFTER] {
@@ -164,7 +219,37 @@ impl Encoder {
         if at == begin { Err(Malformed::Truncated("a row")) } else { Ok(at) }
     }
 
+    /// Puts the documents that differences lead to in their place.
+    fn patch(&mut self, rows: &Rows, plan: &Plan) -> Result<(), CaptureError> {
+        self.patched.clear();
+        let Self { cells: [before, after], patched, differences, .. } = self;
+        for (i, _) in differences.iter().enumerate().filter(|(_, differs)| **differs) {
+            let Cell::At(from, to) = after[i] else { continue };
+            let difference = &rows.data[from..to];
+            after[i] = match before[i] {
+                _ if difference.is_empty() => before[i],
+                Cell::At(from, to) => {
+                    let begin = patched.len();
+                    json_diff::apply(patched, &rows.data[from..to], difference).map_err(|problem| broken(rows, &problem.to_string()))?;
+                    Cell::Patched(begin, patched.len())
+                }
+                Cell::Absent | Cell::Null | Cell::Patched(..) => {
+                    let name = plan.fields.image.iter().find(|field| field.column == i).map_or("?", |field| &field.name);
+                    let problem = format!(
+                        "the update carries a difference of the JSON document in column `{name}`, and its before image lacks the document: this \
+                         partial JSON cannot be completed; set binlog_row_image=FULL or binlog_row_value_options='' on the source and reload the table"
+                    );
+                    return Err(broken(rows, &problem));
+                }
+            };
+        }
+        Ok(())
+    }
+
     fn row(&mut self, rows: &Rows, plan: &Plan, out: &mut impl RowSink) -> Result<(), CaptureError> {
+        if rows.partial {
+            self.patch(rows, plan)?;
+        }
         let mut absent: [Vec<&str>; 2] = [Vec::new(), Vec::new()];
         for side in [BEFORE, AFTER] {
             let there = if side == BEFORE { rows.action != Action::Write } else { rows.action != Action::Delete };
@@ -197,14 +282,15 @@ impl Encoder {
         image.clear();
         let (mut absent, mut missing) = (Vec::new(), None);
         let cells = &self.cells[side];
-        plan.put(&plan.fields.key, &rows.data, cells, key, &mut self.scratch, |name| missing = Some(name))
+        let data = Data { rows: &rows.data, patched: &self.patched };
+        plan.put(&plan.fields.key, data, cells, key, &mut self.scratch, |name| missing = Some(name))
             .map_err(|misfit| stop(rows, &misfit, "a key that cannot be read"))?;
         if let Some(name) = missing {
             let problem =
                 format!("the row image lacks the key column `{name}`; set binlog_row_image=FULL on the source and reload the table");
             return Err(broken(rows, &problem));
         }
-        plan.put(&plan.fields.image, &rows.data, cells, image, &mut self.scratch, |name| absent.push(name))
+        plan.put(&plan.fields.image, data, cells, image, &mut self.scratch, |name| absent.push(name))
             .map_err(|misfit| stop(rows, &misfit, &key_text(&plan.fields.key, key)))?;
         Ok(absent)
     }

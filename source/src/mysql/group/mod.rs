@@ -1,33 +1,43 @@
-//! Puts the log's events together to groups: what is published is known to be committed. Pure.
+//! Puts the log's events together to groups: what is published is known to be committed. Pure, but for the file of [`kept::Store`].
 
+mod kept;
+mod prepared;
 mod statement;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
+    path::PathBuf,
     sync::Arc,
 };
 
 use schemas::table::{Table, TableId};
 
+use self::{
+    kept::{Kept, Mark, Store},
+    prepared::{Again, Prepared},
+};
 use super::{
     decode::{
         Malformed,
         cursor::Cursor,
+        format,
         gtid::{MariaDbGtid, MySqlGtid},
         query::Form,
         referee::Referee,
         rows::{self, Kind, Rows},
         table_map::TableMap,
+        xid::Prepare,
     },
     event::{Event, IGNORABLE, behind, kind},
     mapping::Mapping,
-    position::{Gtids, Position},
+    position::{Gtids, Open, Position},
     server::Server,
     shapes::{Shapes, names},
 };
 use crate::{engine::Entry, error::CaptureError};
 
-/// A group up to this many bytes is kept back until its end is known; a larger one is passed on while it is read.
+/// A group up to this many bytes is kept back until its end is known; a larger one is passed on while it is read. Groups that may not
+/// be passed on together have this much memory; what is beyond it is in a file.
 const KEPT_BACK: usize = 8 << 20;
 
 #[derive(Debug, Clone)]
@@ -45,12 +55,34 @@ struct Group {
     /// BEGIN or XA START was read: the group has an end of its own.
     begun: bool,
     xa: bool,
-    entries: Vec<Entry<Position, Rows>>,
-    bytes: usize,
+    /// It was read before, up to its end: only an XA transaction that is still undecided means anything.
+    again: bool,
+    /// The place before it.
+    before: Open,
+    rows: Kept,
+    /// Tables with rows in it that are not captured.
+    others: BTreeSet<TableId>,
     /// Parts of it were passed on before its end.
     passed_on: bool,
-    /// Entries at each savepoint.
-    savepoints: bool,
+    /// Names and what was kept there, the oldest first.
+    savepoints: Vec<(String, Mark)>,
+}
+
+/// What is complete.
+#[derive(Debug)]
+enum Ready {
+    Entry(Entry<Position, Rows>),
+    Rows(Decided),
+}
+
+/// Rows of a group whose end is known.
+#[derive(Debug)]
+struct Decided {
+    rows: Kept,
+    /// Tables whose rows are published.
+    tables: BTreeSet<TableId>,
+    transaction: Option<String>,
+    ts_ms: i64,
 }
 
 /// A table as the log writes its rows.
@@ -73,9 +105,15 @@ pub struct Groups {
     position: Position,
     file: String,
     offset: u64,
+    /// In the file where the position lies, groups come from here on; events tell the lower half of their offsets only.
+    resumed_at: Option<u64>,
     maps: HashMap<u64, Mapped>,
     group: Option<Group>,
-    ready: VecDeque<Entry<Position, Rows>>,
+    store: Store,
+    prepared: Prepared,
+    /// What is read again, where the stream began before the position.
+    again: Option<Again>,
+    ready: VecDeque<Ready>,
     /// The event the stream stands at.
     standing: Option<Event>,
 }
@@ -95,10 +133,15 @@ impl From<Malformed> for Halt {
 type Step = Result<(), Halt>;
 
 impl Groups {
-    pub fn new(server: Arc<Server>, require_metadata: bool, from: Position, tables: Vec<Table>, mapping: Mapping) -> Self {
+    /// `folder` takes what does not fit in memory.
+    pub fn new(server: Arc<Server>, require_metadata: bool, from: Position, tables: Vec<Table>, mapping: Mapping, folder: PathBuf) -> Self {
         let mut shapes = Shapes::new(server.full_metadata, mapping);
         shapes.capture(tables);
-        let (file, offset) = (from.file.clone(), from.offset);
+        let again = from.open.clone().map(|open| Again::new(open, &from, from.server == server.identity));
+        let (file, offset) = match &from.open {
+            Some(Open { gtids: Gtids::None, file, offset }) => (file.clone(), *offset),
+            Some(Open { gtids: Gtids::MySql(_) | Gtids::MariaDb(_), .. }) | None => (from.file.clone(), from.offset),
+        };
         Self {
             server,
             require_metadata,
@@ -106,8 +149,12 @@ impl Groups {
             position: from,
             file,
             offset,
+            resumed_at: None,
             maps: HashMap::new(),
             group: None,
+            store: Store::new(folder, KEPT_BACK),
+            prepared: Prepared::default(),
+            again,
             ready: VecDeque::new(),
             standing: None,
         }
@@ -134,8 +181,29 @@ impl Groups {
     }
 
     /// The next entry that is complete.
-    pub fn pop(&mut self) -> Option<Entry<Position, Rows>> {
-        self.ready.pop_front()
+    ///
+    /// # Errors
+    /// Where rows that were kept cannot be read again.
+    pub fn pop(&mut self) -> Result<Option<Entry<Position, Rows>>, CaptureError> {
+        while let Some(Ready::Rows(decided)) = self.ready.front_mut() {
+            let Some(rows) = decided.rows.next(&mut self.store)? else {
+                self.ready.pop_front();
+                continue;
+            };
+            if decided.tables.contains(&rows.map.table) {
+                return Ok(Some(Entry::Rows {
+                    table: rows.map.table.clone(),
+                    position: rows.position.clone(),
+                    transaction: decided.transaction.clone(),
+                    ts_ms: decided.ts_ms,
+                    rows,
+                }));
+            }
+        }
+        Ok(self.ready.pop_front().and_then(|ready| match ready {
+            Ready::Entry(entry) => Some(entry),
+            Ready::Rows(_) => None,
+        }))
     }
 
     pub fn has_ready(&self) -> bool {
@@ -154,6 +222,10 @@ impl Groups {
 
     /// Takes one event. What it completes is there for [`Self::pop`]; `now_ms` is the time for heartbeats.
     pub fn event(&mut self, event: Event, now_ms: i64) -> Result<(), CaptureError> {
+        let begins_group = [kind::GTID, kind::GTID_TAGGED, kind::MARIADB_GTID].contains(&event.kind);
+        if begins_group && let Some(offset) = self.resumed_at.take() {
+            self.offset = self.offset.max(offset);
+        }
         if !event.unpacked && event.log_pos != 0 && event.kind != kind::ROTATE {
             self.offset = behind(self.offset, event.log_pos);
         }
@@ -169,10 +241,16 @@ impl Groups {
             Err(Halt::Stand { tables, ddl, message }) => {
                 let message = format!("{message}; the source stands before {}", self.place(&event));
                 self.standing = Some(event);
-                self.ready.push_back(Entry::Stand { position: self.position.clone(), ddl, tables, message });
+                self.ready.push_back(Ready::Entry(Entry::Stand { position: self.position.clone(), ddl, tables, message }));
                 Ok(())
             }
         }
+    }
+
+    /// Where an event that is not taken yet begins, for people.
+    pub fn place_ahead(&self, log_pos: u32, size: u32) -> String {
+        let end = if log_pos == 0 { self.offset } else { behind(self.offset, log_pos) };
+        format!("{}:{}", self.file, end.saturating_sub(u64::from(size)))
     }
 
     /// Where an event begins, for people.
@@ -184,12 +262,15 @@ impl Groups {
     fn step(&mut self, event: &Event, now_ms: i64) -> Step {
         match event.kind {
             kind::ROTATE => self.rotate(event),
-            kind::FORMAT_DESCRIPTION => self.new_file(event),
+            kind::FORMAT_DESCRIPTION => {
+                format::check(&event.body)?;
+                self.new_file(event)
+            }
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => {
                 if self.group.is_none() {
                     // What came since the last group, a new file's head, is behind us too.
                     self.advance(None);
-                    self.ready.push_back(Entry::Idle { position: self.position.clone(), ts_ms: now_ms });
+                    self.idle(now_ms);
                 }
                 Ok(())
             }
@@ -205,12 +286,9 @@ impl Groups {
             kind::QUERY_COMPRESSED => self.query(event, Form::Compressed),
             kind::EXECUTE_LOAD_QUERY => self.query(event, Form::Load),
             kind::TABLE_MAP => self.table_map(event),
-            kind::XID => {
-                self.end_group();
-                Ok(())
-            }
+            kind::XID => self.commit_group(),
             kind::XA_PREPARE => self.xa_prepare(event),
-            kind::PARTIAL_UPDATE_ROWS => self.partial_rows(event),
+            kind::INCIDENT if self.is_behind_us() => Ok(()),
             kind::INCIDENT => Err(Halt::Stand {
                 tables: self.shapes.followed(),
                 ddl: None,
@@ -224,7 +302,7 @@ impl Groups {
     }
 
     fn other(&mut self, event: &Event) -> Step {
-        if kind::WITHOUT_CONTENT.contains(&event.kind) || event.flags & IGNORABLE != 0 {
+        if kind::WITHOUT_CONTENT.contains(&event.kind) || event.flags & IGNORABLE != 0 || self.is_behind_us() {
             return Ok(());
         }
         Err(Halt::Stand {
@@ -240,7 +318,9 @@ impl Groups {
         self.file = String::from_utf8_lossy(cursor.rest()).into_owned();
         self.offset = offset;
         self.maps.clear();
-        if self.group.is_none() && event.log_pos != 0 {
+        let same_file = self.file == self.position.file && self.server.identity == self.position.server;
+        self.resumed_at = (same_file && event.log_pos == 0 && self.again.is_none()).then_some(self.position.offset);
+        if self.group.is_none() && event.log_pos != 0 && !self.is_behind_us() {
             (self.position.file, self.position.offset) = (self.file.clone(), offset);
         }
         Ok(())
@@ -259,10 +339,51 @@ impl Groups {
             );
             return Err(Halt::Stand { tables, ddl: None, message });
         }
-        self.group = None;
+        if let Some(group) = self.group.take() {
+            group.rows.discard(&mut self.store);
+        }
         self.advance(None);
-        self.ready.push_back(Entry::Idle { position: self.position.clone(), ts_ms });
+        self.idle(ts_ms);
         Ok(())
+    }
+
+    /// Tells that the position moved without rows.
+    fn idle(&mut self, ts_ms: i64) {
+        if matches!(self.ready.back(), Some(Ready::Entry(Entry::Idle { .. }))) {
+            self.ready.pop_back();
+        }
+        self.ready.push_back(Ready::Entry(Entry::Idle { position: self.position.clone(), ts_ms }));
+    }
+
+    /// A group that begins with this event.
+    fn new_group(&mut self, event: &Event, identity: Identity, transaction: Option<String>, ts_ms: i64) -> Result<Group, Halt> {
+        let begin = self.offset.saturating_sub(u64::from(event.size));
+        let (again, before) = match &self.again {
+            Some(again) if again.has(&identity, &self.file, begin)? => (true, again.before(&self.file, begin)),
+            Some(_) | None => {
+                let Position { gtids, file, offset, .. } = self.position.clone();
+                (false, Open::new(gtids, file, offset))
+            }
+        };
+        Ok(Group {
+            identity,
+            transaction,
+            ts_ms,
+            begun: false,
+            xa: false,
+            again,
+            before,
+            rows: Kept::default(),
+            others: BTreeSet::new(),
+            passed_on: false,
+            savepoints: Vec::new(),
+        })
+    }
+
+    /// Whether the place that is read was read before.
+    fn is_behind_us(&self) -> bool {
+        self.again.as_ref().is_some_and(|again| again.has_place(&self.file, self.offset))
+            || self.group.as_ref().is_some_and(|group| group.again)
     }
 
     fn open(&mut self, group: Group) -> Step {
@@ -283,12 +404,14 @@ impl Groups {
         }
         let transaction = (!anonymous).then(|| format!("{text}:{}", gtid.number));
         let identity = if anonymous { Identity::Anonymous } else { Identity::MySql(gtid) };
-        self.open(Group::new(identity, transaction, ts_ms))
+        let group = self.new_group(event, identity, transaction, ts_ms)?;
+        self.open(group)
     }
 
     fn begin_mariadb(&mut self, event: &Event) -> Step {
         let gtid = MariaDbGtid::read(&event.body, event.server_id)?;
-        let mut group = Group::new(Identity::MariaDb(gtid), Some(gtid.gtid.to_string()), i64::from(event.timestamp) * 1000);
+        let transaction = Some(gtid.gtid.to_string());
+        let mut group = self.new_group(event, Identity::MariaDb(gtid), transaction, i64::from(event.timestamp) * 1000)?;
         // MariaDB leaves BEGIN out: its GTID event stands for it.
         group.begun = !gtid.standalone;
         group.xa = gtid.xa_prepared;
@@ -306,11 +429,12 @@ impl Groups {
             Some(mapped) => Arc::clone(&mapped.map),
             None => Arc::new(TableMap::read(&event.body, self.server.mariadb)?),
         };
-        let followed = self.shapes.follows(&map.table);
-        if followed {
+        // What is read again is judged when the transaction is committed.
+        let judged = self.shapes.follows(&map.table) && self.group.as_ref().is_none_or(|group| !group.again);
+        if judged {
             self.judge(&map)?;
         }
-        self.maps.insert(id, Mapped { body: event.body.clone(), map, agrees: generation.filter(|_| followed) });
+        self.maps.insert(id, Mapped { body: event.body.clone(), map, agrees: generation.filter(|_| judged) });
         Ok(())
     }
 
@@ -340,75 +464,49 @@ impl Groups {
                 Malformed::Unreadable { what: "a rows event", problem: format!("no TABLE_MAP of table {id} stands before it") }.into()
             );
         };
-        if !self.shapes.follows(&map.table) {
-            return Ok(());
-        }
         let (map, place) = (Arc::clone(map), self.place(event));
         let Some(group) = self.group.as_mut() else {
+            if !self.shapes.follows(&map.table) {
+                return Ok(());
+            }
             return Err(Malformed::Unreadable { what: "a rows event", problem: "it stands outside of any group".into() }.into());
         };
-        let table = map.table.clone();
-        let rows = Rows::read(&event.body, kind, map, place.clone())?;
-        let bytes = group.bytes + rows.size();
-        if bytes > KEPT_BACK && !group.may_pass_on() {
-            let message = format!(
-                "{table}: a group of more than {KEPT_BACK} bytes whose changes may be rolled back in parts (XA, savepoints or non-transactional tables) cannot be followed yet; reload the table"
-            );
-            return Err(Halt::Stand { tables: vec![table], ddl: None, message });
+        if !self.shapes.keeps(&map.table, group.xa) {
+            if group.xa {
+                group.others.insert(map.table.clone());
+            }
+            return Ok(());
         }
-        group.bytes = bytes;
-        group.entries.push(Entry::Rows { table, rows, position: place, transaction: group.transaction.clone(), ts_ms: group.ts_ms });
-        if bytes > KEPT_BACK {
+        if group.again && !group.xa {
+            return Ok(());
+        }
+        let rows = Rows::read(&event.body, kind, map, place)?;
+        if !group.may_pass_on() {
+            return group.rows.push(rows, &mut self.store).map_err(Halt::Failed);
+        }
+        group.rows.push_in_memory(rows, &mut self.store);
+        if group.rows.bytes() > KEPT_BACK {
             group.passed_on = true;
-            group.bytes = 0;
-            self.ready.extend(group.entries.drain(..));
+            let rows = std::mem::take(&mut group.rows);
+            let (transaction, ts_ms) = (group.transaction.clone(), group.ts_ms);
+            let tables = self.shapes.followed().into_iter().collect();
+            self.ready.push_back(Ready::Rows(Decided { rows, tables, transaction, ts_ms }));
         }
         Ok(())
     }
 
-    fn partial_rows(&mut self, event: &Event) -> Step {
-        let id = rows::table_id(&event.body)?;
-        match self.maps.get(&id) {
-            Some(Mapped { map, .. }) if !self.shapes.follows(&map.table) => Ok(()),
-            Some(Mapped { map, .. }) => Err(Halt::Stand {
-                tables: vec![map.table.clone()],
-                ddl: None,
-                message: format!(
-                    "{}: an update carries differences of JSON documents, not rows; SET GLOBAL binlog_row_value_options = '' and reload the table",
-                    map.table
-                ),
-            }),
-            None => {
-                Err(Malformed::Unreadable { what: "a rows event", problem: format!("no TABLE_MAP of table {id} stands before it") }.into())
-            }
-        }
-    }
-
     fn xa_prepare(&mut self, event: &Event) -> Step {
-        let one_phase = event.body.first().is_some_and(|byte| *byte != 0);
-        let tables = self.group_tables();
-        if one_phase || tables.is_empty() {
-            self.end_group();
-            return Ok(());
+        let prepare = Prepare::read(&event.body)?;
+        if prepare.one_phase {
+            return self.commit_group();
         }
-        let message = format!(
-            "an XA transaction with rows of {} is prepared, and whether it is committed stands far behind; it cannot be followed yet: reload",
-            names(&tables)
-        );
-        Err(Halt::Stand { tables, ddl: None, message })
+        self.prepare_group(prepare.xid)
     }
 
     /// Followed tables with rows in the open group.
     fn group_tables(&self) -> Vec<TableId> {
-        let mut tables: Vec<TableId> = self
-            .group
-            .iter()
-            .flat_map(|group| &group.entries)
-            .filter_map(|entry| match entry {
-                Entry::Rows { table, .. } if self.shapes.follows(table) => Some(table.clone()),
-                Entry::Rows { .. } | Entry::Commit { .. } | Entry::Idle { .. } | Entry::Statement(_) | Entry::Stand { .. } => None,
-            })
-            .collect();
+        let maps = self.group.iter().flat_map(|group| group.rows.maps());
+        let mut tables: Vec<TableId> = maps.map(|map| map.table.clone()).filter(|table| self.shapes.follows(table)).collect();
         if self.group.as_ref().is_some_and(|group| group.passed_on) {
             tables = self.shapes.followed();
         }
@@ -419,50 +517,86 @@ impl Groups {
 
     /// Moves the position behind a group.
     fn advance(&mut self, group: Option<&Group>) {
-        match (&mut self.position.gtids, group.map(|group| &group.identity)) {
-            (Gtids::MySql(set), Some(Identity::MySql(gtid))) => set.add(gtid.origin.clone(), gtid.number),
-            (Gtids::MariaDb(domains), Some(Identity::MariaDb(gtid))) => domains.add(gtid.gtid),
-            (Gtids::None | Gtids::MySql(_) | Gtids::MariaDb(_), _) => {}
+        if let Some(again) = &mut self.again {
+            match group.map(|group| &group.identity) {
+                Some(Identity::MySql(gtid)) => again.read_mysql(gtid),
+                Some(Identity::MariaDb(gtid)) => again.read_mariadb(gtid.gtid),
+                Some(Identity::Anonymous) | None => {}
+            }
         }
-        (self.position.file, self.position.offset) = (self.file.clone(), self.offset);
+        // Asked before it is forgotten: the place may be the last one of them.
+        let behind_us = group.is_some_and(|group| group.again) || (group.is_none() && self.is_behind_us());
+        if !behind_us {
+            match (&mut self.position.gtids, group.map(|group| &group.identity)) {
+                (Gtids::MySql(set), Some(Identity::MySql(gtid))) => set.add(gtid.origin.clone(), gtid.number),
+                (Gtids::MariaDb(domains), Some(Identity::MariaDb(gtid))) => domains.add(gtid.gtid),
+                (Gtids::None | Gtids::MySql(_) | Gtids::MariaDb(_), _) => {}
+            }
+            self.position.server.clone_from(&self.server.identity);
+            (self.position.file, self.position.offset) = (self.file.clone(), self.offset);
+            // Those of before are not all known until what is read again is read.
+            if self.again.is_none() {
+                self.position.open = self.prepared.oldest().cloned();
+            }
+        }
+        self.again.take_if(|again| again.is_over(&self.file, self.offset));
         self.shapes.arrive(&self.position);
     }
 
-    fn end_group(&mut self) {
+    /// The group's rows are published, and it ends.
+    fn commit_group(&mut self) -> Step {
         let mut group = self.group.take();
-        let (ts_ms, passed_on) = group.as_ref().map_or((0, false), |group| (group.ts_ms, group.passed_on));
-        let mut entries = group.as_mut().map(|group| std::mem::take(&mut group.entries)).unwrap_or_default();
+        let rows = group.as_mut().map(|group| std::mem::take(&mut group.rows)).unwrap_or_default();
+        self.finish(group, rows);
+        Ok(())
+    }
+
+    /// The group's rows are taken back, and it ends.
+    fn roll_back_group(&mut self) {
+        let mut group = self.group.take();
+        if let Some(group) = &mut group {
+            std::mem::take(&mut group.rows).discard(&mut self.store);
+        }
+        self.finish(group, Kept::default());
+    }
+
+    /// Ends a group with the rows that are published at its end.
+    fn finish(&mut self, group: Option<Group>, mut rows: Kept) {
+        let again = group.as_ref().is_some_and(|group| group.again);
+        let ts_ms = group.as_ref().map_or(0, |group| group.ts_ms);
+        let passed_on = group.as_ref().is_some_and(|group| group.passed_on);
+        let transaction = group.as_ref().and_then(|group| group.transaction.clone());
         // Tables may have been skipped or released while the stream stood inside the group.
-        entries.retain(|entry| match entry {
-            Entry::Rows { table, .. } => self.shapes.follows(table),
-            Entry::Commit { .. } | Entry::Idle { .. } | Entry::Statement(_) | Entry::Stand { .. } => true,
-        });
-        let touched = passed_on || !entries.is_empty();
-        self.ready.extend(entries);
+        let tables: BTreeSet<TableId> = self.shapes.followed().into_iter().collect();
+        rows.only(&tables, &mut self.store);
+        if again {
+            std::mem::take(&mut rows).discard(&mut self.store);
+        }
+        let touched = passed_on || !rows.is_empty();
+        if !rows.is_empty() {
+            self.ready.push_back(Ready::Rows(Decided { rows, tables, transaction, ts_ms }));
+        }
         self.advance(group.as_ref());
-        let position = self.position.clone();
+        if again {
+            return;
+        }
         if touched {
-            self.ready.push_back(Entry::Commit { position, ts_ms });
+            self.ready.push_back(Ready::Entry(Entry::Commit { position: self.position.clone(), ts_ms }));
         } else {
-            if matches!(self.ready.back(), Some(Entry::Idle { .. })) {
-                self.ready.pop_back();
-            }
-            self.ready.push_back(Entry::Idle { position, ts_ms });
+            self.idle(ts_ms);
         }
     }
 }
 
 impl Group {
-    fn new(identity: Identity, transaction: Option<String>, ts_ms: i64) -> Self {
-        Self { identity, transaction, ts_ms, begun: false, xa: false, entries: Vec::new(), bytes: 0, passed_on: false, savepoints: false }
-    }
-
     /// Whether its rows may be published before its end is read.
     fn may_pass_on(&self) -> bool {
         let transactional = match &self.identity {
             Identity::MariaDb(gtid) => gtid.transactional,
-            Identity::Anonymous | Identity::MySql(_) => true,
+            // Without GTIDs a transaction may have changed tables of both kinds, and may be rolled back in the log.
+            Identity::Anonymous => false,
+            Identity::MySql(_) => true,
         };
-        transactional && !self.xa && !self.savepoints
+        transactional && !self.xa && !self.again && self.savepoints.is_empty()
     }
 }

@@ -5,7 +5,7 @@ use schemas::{
     table::TableId,
 };
 
-use super::{Group, Groups, Halt, Identity, Step};
+use super::{Groups, Halt, Identity, Ready, Step};
 use crate::{
     engine::{Entry, Statement, StatementTable},
     mysql::{
@@ -30,8 +30,13 @@ impl Groups {
             Some(Identity::Anonymous | Identity::MySql(_)) | None => AlterPhase::None,
         };
         if matches!(alter, AlterPhase::Start | AlterPhase::Rollback) {
-            self.end_group();
-            return Ok(());
+            return self.commit_group();
+        }
+        if self.group.as_ref().is_some_and(|group| group.again) {
+            return match parse(&query.text, &context) {
+                Parsed::Transaction(control) => self.control(event, &query, &control),
+                Parsed::Nothing | Parsed::Tables(_) | Parsed::RowChange { .. } | Parsed::Unknown { .. } => self.end_standalone(&query),
+            };
         }
         let session = Session { server: event.server_id, thread: query.thread };
         let begun = self.group.as_ref().is_some_and(|group| group.begun);
@@ -39,14 +44,10 @@ impl Groups {
             self.inside_or_failed(&query, &context, session)?;
         }
         if query.error_code != 0 {
-            self.end_standalone(&query);
-            return Ok(());
+            return self.end_standalone(&query);
         }
         match self.shapes.statement(&query.text, &context, session) {
-            Verdict::Nothing => {
-                self.end_standalone(&query);
-                Ok(())
-            }
+            Verdict::Nothing => self.end_standalone(&query),
             Verdict::Transaction(control) => self.control(event, &query, &control),
             Verdict::Stand { tables, message } => Err(Halt::Stand { tables, ddl: Some(query.printed()), message }),
             Verdict::Tables(tables) => {
@@ -81,33 +82,67 @@ impl Groups {
     fn control(&mut self, event: &Event, query: &Query, control: &Control) -> Step {
         match control {
             Control::Begin | Control::XaStart(_) => {
-                let group = self.group.get_or_insert_with(|| Group::new(Identity::Anonymous, None, i64::from(event.timestamp) * 1000));
+                let mut group = match self.group.take() {
+                    Some(group) => group,
+                    None => self.new_group(event, Identity::Anonymous, None, i64::from(event.timestamp) * 1000)?,
+                };
                 group.begun = true;
                 group.xa |= matches!(control, Control::XaStart(_));
+                self.group = Some(group);
+                Ok(())
             }
-            Control::Commit => self.end_group(),
-            Control::XaCommit { .. } => self.end_group(),
-            Control::Savepoint(_) | Control::Release(_) => {
+            Control::Commit => self.commit_group(),
+            Control::XaCommit { one_phase: true, .. } => self.commit_group(),
+            Control::XaCommit { xid, one_phase: false } => self.commit_prepared(query, xid),
+            Control::XaRollback(xid) => self.roll_back_prepared(xid),
+            Control::Savepoint(name) => {
                 if let Some(group) = &mut self.group {
-                    group.savepoints = true;
+                    if let Some(older) = group.savepoint(name) {
+                        group.savepoints.remove(older);
+                    }
+                    group.savepoints.push((name.clone(), group.rows.mark()));
                 }
+                Ok(())
             }
-            Control::XaEnd(_) | Control::XaPrepare(_) => {}
-            Control::Rollback | Control::RollbackTo(_) | Control::XaRollback(_) => {
-                let tables = self.group_tables();
-                if !tables.is_empty() {
-                    let message = format!(
-                        "a part of a transaction with rows of {} was rolled back in the log; this cannot be followed yet: reload",
-                        names(&tables)
-                    );
-                    return Err(Halt::Stand { tables, ddl: Some(query.printed()), message });
+            Control::Release(name) => {
+                if let Some(group) = &mut self.group
+                    && let Some(known) = group.savepoint(name)
+                {
+                    group.savepoints.truncate(known);
                 }
-                if !matches!(control, Control::RollbackTo(_)) {
-                    self.end_group();
+                Ok(())
+            }
+            Control::XaEnd(_) | Control::XaPrepare(_) => Ok(()),
+            Control::RollbackTo(name) => self.roll_back_to(query, name),
+            Control::Rollback => {
+                if self.group.as_ref().is_some_and(|group| group.passed_on) {
+                    return Err(self.taken_back(query, "the whole transaction"));
                 }
+                self.roll_back_group();
+                Ok(())
             }
         }
+    }
+
+    /// What came behind a savepoint is taken back. Rows of tables without transactions are not among it: they have a group of their own.
+    fn roll_back_to(&mut self, query: &Query, name: &str) -> Step {
+        let Some(group) = &mut self.group else { return Ok(()) };
+        let Some(known) = group.savepoint(name) else {
+            if group.rows.is_empty() && !group.passed_on {
+                return Ok(());
+            }
+            return Err(self.taken_back(query, &format!("what came behind the savepoint {name}, which the log does not set,")));
+        };
+        let mark = group.savepoints[known].1;
+        group.savepoints.truncate(known + 1);
+        group.rows.back_to(mark, &mut self.store);
         Ok(())
+    }
+
+    fn taken_back(&self, query: &Query, what: &str) -> Halt {
+        let tables = self.group_tables();
+        let message = format!("{what} was rolled back in the log, and rows of {} are published already: reload", names(&tables));
+        Halt::Stand { tables, ddl: Some(query.printed()), message }
     }
 
     fn statement(&mut self, event: &Event, query: &Query, tables: Vec<StatementTable>) {
@@ -115,16 +150,19 @@ impl Groups {
         let group = self.group.take();
         self.advance(group.as_ref());
         let statement = Statement { position: self.position.clone(), ts_ms, ddl: query.printed(), tables };
-        self.ready.push_back(Entry::Statement(statement));
+        self.ready.push_back(Ready::Entry(Entry::Statement(statement)));
     }
 
     /// A statement that is a group by itself ends it.
-    fn end_standalone(&mut self, query: &Query) {
+    fn end_standalone(&mut self, query: &Query) -> Step {
         match &mut self.group {
-            Some(group) if group.begun => {}
+            Some(group) if group.begun => Ok(()),
             // CREATE TABLE … SELECT, in one transaction with its rows.
-            Some(group) if query.text.ends_with(b"START TRANSACTION") => group.begun = true,
-            Some(_) | None => self.end_group(),
+            Some(group) if query.text.ends_with(b"START TRANSACTION") => {
+                group.begun = true;
+                Ok(())
+            }
+            Some(_) | None => self.commit_group(),
         }
     }
 }

@@ -25,6 +25,11 @@ impl Domains {
         self.0.insert(gtid.domain, (gtid.server, gtid.sequence));
     }
 
+    /// A domain's last transaction.
+    pub fn last(&self, domain: u32) -> Option<Gtid> {
+        self.0.get(&domain).map(|(server, sequence)| Gtid { domain, server: *server, sequence: *sequence })
+    }
+
     /// Whether every domain of `other` is at or behind its place here.
     pub fn contains(&self, other: &Self) -> bool {
         other.0.iter().all(|(domain, (_, sequence))| self.0.get(domain).is_some_and(|(_, here)| here >= sequence))

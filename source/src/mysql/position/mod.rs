@@ -1,6 +1,8 @@
 //! A place in a MySQL or MariaDB binary log.
 //!
-//! Text form: `mariadb gtid=0-1-5,1-2-9 server=1 file=binlog.000003:1234`; without GTIDs the `gtid=` part is missing.
+//! Text form: `mariadb gtid=0-1-5,1-2-9 server=1 file=binlog.000003:1234`; without GTIDs the `gtid=` part is missing. While XA
+//! transactions are undecided, `open=` before `server=` names where the log has to be read from: `open=0-1-3`, and without GTIDs
+//! `open=1234@binlog.000002`.
 
 pub mod mariadb;
 pub mod mysql;
@@ -19,10 +21,12 @@ pub enum Gtids {
     MariaDb(Domains),
 }
 
-/// A place between two groups of the log: everything before it is behind us.
+/// A place between two groups of the log: everything before it is behind us, except what `open` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     pub gtids: Gtids,
+    /// Before the oldest XA transaction that is prepared and neither committed nor rolled back: its rows have to be read again.
+    pub open: Option<Open>,
     /// Who wrote the files: `server_uuid` on MySQL, `server_id` on MariaDB. File and offset mean nothing on another server.
     pub server: String,
     pub file: String,
@@ -30,7 +34,54 @@ pub struct Position {
     pub offset: u64,
 }
 
+/// Where the log has to be read from, before a [`Position`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    pub gtids: Gtids,
+    /// Of the position's server; what counts where there are no GTIDs.
+    pub file: String,
+    pub offset: u64,
+}
+
+impl fmt::Display for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.gtids {
+            // A file's name may have blanks, which part the text.
+            Gtids::None => write!(f, "{}@{}", self.offset, self.file.replace('%', "%25").replace(' ', "%20")),
+            Gtids::MySql(set) => set.fmt(f),
+            Gtids::MariaDb(domains) => domains.fmt(f),
+        }
+    }
+}
+
+impl Open {
+    /// File and offset are kept only where they count.
+    pub fn new(gtids: Gtids, file: String, offset: u64) -> Self {
+        match gtids {
+            Gtids::None => Self { gtids, file, offset },
+            Gtids::MySql(_) | Gtids::MariaDb(_) => Self { gtids, file: String::new(), offset: 0 },
+        }
+    }
+
+    fn read(text: &str, beside: &Gtids) -> Option<Self> {
+        Some(match beside {
+            Gtids::None => {
+                let (offset, file) = text.split_once('@')?;
+                Self { gtids: Gtids::None, file: file.replace("%20", " ").replace("%25", "%"), offset: offset.parse().ok()? }
+            }
+            Gtids::MySql(_) => Self::new(Gtids::MySql(text.parse().ok()?), String::new(), 0),
+            Gtids::MariaDb(_) => Self::new(Gtids::MariaDb(text.parse().ok()?), String::new(), 0),
+        })
+    }
+}
+
 impl Position {
+    /// Where the log has to be read from.
+    pub fn start(&self) -> Open {
+        let Self { gtids, file, offset, .. } = self;
+        self.open.clone().unwrap_or_else(|| Open { gtids: gtids.clone(), file: file.clone(), offset: *offset })
+    }
+
     /// The number at the end of a log file's name: files of one server are ordered by it.
     pub fn file_number(file: &str) -> Option<u64> {
         file.rsplit_once('.').and_then(|(_, digits)| digits.parse().ok())
@@ -48,6 +99,9 @@ impl fmt::Display for Position {
             Gtids::None => f.write_str("binlog ")?,
             Gtids::MySql(set) => write!(f, "mysql gtid={set} ")?,
             Gtids::MariaDb(domains) => write!(f, "mariadb gtid={domains} ")?,
+        }
+        if let Some(open) = &self.open {
+            write!(f, "open={open} ")?;
         }
         write!(f, "server={} file={}:{}", self.server, self.file, self.offset)
     }
@@ -82,8 +136,15 @@ fn read(text: &str) -> Option<Position> {
         }
         (_, _) => return None,
     };
+    let (open, server) = match server.strip_prefix("open=") {
+        Some(rest) => {
+            let (open, server) = rest.split_once(' ')?;
+            (Some(Open::read(open, &gtids)?), server)
+        }
+        None => (None, server),
+    };
     let server = server.strip_prefix("server=")?;
-    Some(Position { gtids, server: server.into(), file: file.into(), offset: offset.parse().ok()? })
+    Some(Position { gtids, open, server: server.into(), file: file.into(), offset: offset.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -103,6 +164,9 @@ mod tests {
             "mysql gtid= server=x file=binlog.000001:4",
             "mariadb gtid=0-1-5,1-2-9 server=1 file=a b.000003:5000000000",
             "mariadb gtid= server=1 file=binlog.000003:4",
+            "mariadb gtid=0-1-5,1-2-9 open=0-1-3 server=1 file=binlog.000003:4",
+            "mysql gtid=3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9 open=3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 server=y file=binlog.000003:4",
+            "binlog open=5000000000@a%20%25b.000002 server=y file=a %b.000003:4",
         ] {
             assert_eq!(at(text).to_string(), text);
         }

@@ -39,6 +39,11 @@ impl GtidSet {
         *intervals = merged;
     }
 
+    /// Whether this transaction is in the set.
+    pub fn has(&self, origin: &Origin, number: u64) -> bool {
+        self.0.get(origin).is_some_and(|intervals| intervals.iter().any(|(from, to)| (*from..=*to).contains(&number)))
+    }
+
     /// Whether every transaction of `other` is in this set.
     pub fn contains(&self, other: &Self) -> bool {
         other.0.iter().all(|(origin, intervals)| {
