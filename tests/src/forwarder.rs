@@ -80,13 +80,7 @@ impl Drop for Forwarder {
     }
 }
 
-async fn listen(
-    listener: TcpListener,
-    server: u16,
-    mut way: watch::Receiver<Way>,
-    lost: watch::Receiver<u32>,
-    heard: Arc<Mutex<Heard>>,
-) {
+async fn listen(listener: TcpListener, server: u16, mut way: watch::Receiver<Way>, lost: watch::Receiver<u32>, heard: Arc<Mutex<Heard>>) {
     loop {
         let (client, _) = listener.accept().await.expect("a connection");
         let now = *way.borrow_and_update();

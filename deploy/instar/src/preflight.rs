@@ -120,9 +120,7 @@ async fn source(pipeline: &Pipeline, found: &mut Found) -> Vec<Table> {
     let mut shapes = Vec::new();
     for table in &pipeline.source.tables {
         // What cannot be read was reported above.
-        if let Ok((_, mut read)) = engine.pinned(std::slice::from_ref(&table.table)).await {
-            shapes.append(&mut read);
-        }
+        shapes.extend(engine.shape(&table.table).await);
     }
     shapes
 }

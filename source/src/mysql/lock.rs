@@ -44,9 +44,7 @@ impl Lock {
     pub async fn take(config: &Config, pipeline: &str, before: Option<u32>) -> Result<Self, CaptureError> {
         let mut conn = connect(config, Purpose::Catalog).await?;
         let name = name(pipeline);
-        conn.query_drop(format!("SET SESSION wait_timeout = {LEASE}"))
-            .await
-            .map_err(|error| failed(config, "taking the lock", &error))?;
+        conn.query_drop(format!("SET SESSION wait_timeout = {LEASE}")).await.map_err(|error| failed(config, "taking the lock", &error))?;
         let got: Option<Option<u8>> =
             conn.exec_first("SELECT GET_LOCK(?, 0)", (&name,)).await.map_err(|error| failed(config, "taking the lock", &error))?;
         if got.flatten() != Some(1) {

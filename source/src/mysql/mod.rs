@@ -113,7 +113,8 @@ impl Engine for MySql {
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         // Of a connection that was cut unseen nothing comes any more.
-        let silent = CaptureError::Transient(format!("{}: the server did not say within {ANSWER:?} where its log ends", self.config.server()));
+        let silent =
+            CaptureError::Transient(format!("{}: the server did not say within {ANSWER:?} where its log ends", self.config.server()));
         tokio::time::timeout(ANSWER, self.log_end()).await.unwrap_or(Err(silent))
     }
 
@@ -171,6 +172,17 @@ impl MySql {
     /// Where the server cannot be asked.
     pub async fn grants(&self) -> Result<Vec<String>, CaptureError> {
         preflight::grants(&self.config).await
+    }
+
+    /// A table's shape now, at no certain place.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is not understood.
+    pub async fn shape(&mut self, table: &TableId) -> Result<Table, CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let shape = catalog::shape(&self.config, &server, &mut conn, table).await?;
+        self.catalog = Some(conn);
+        Ok(shape)
     }
 
     /// Reads a statement against a table's shape, under this server's settings; runs nothing.

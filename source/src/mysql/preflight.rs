@@ -30,16 +30,7 @@ const ENOUGH: &str = "604800";
 /// # Errors
 /// Where the server cannot be asked at all.
 pub async fn preflight(config: &Config) -> Result<Vec<Problem>, CaptureError> {
-    let mut conn = connect(config, Purpose::Catalog).await?;
-    let server = inspect(config, &mut conn).await?;
-    let mut check = Check { config, server: &server, problems: Vec::new() };
-    check.version();
-    check.log(&mut conn).await.map_err(|error| failed(config, "reading the server's settings", &error))?;
-    check.rights(&mut conn).await.map_err(|error| failed(config, "reading the rights", &error))?;
-    for id in &config.tables {
-        check.table(&mut conn, id).await?;
-    }
-    Ok(check.problems)
+    Ok(look(config).await?.0)
 }
 
 /// The statements that give the account of `source.url` what it needs, and no more.
@@ -47,37 +38,31 @@ pub async fn preflight(config: &Config) -> Result<Vec<Problem>, CaptureError> {
 /// # Errors
 /// Where the server cannot be asked.
 pub async fn grants(config: &Config) -> Result<Vec<String>, CaptureError> {
+    Ok(look(config).await?.1)
+}
+
+/// What is wrong, and the rights that are needed.
+async fn look(config: &Config) -> Result<(Vec<Problem>, Vec<String>), CaptureError> {
     let mut conn = connect(config, Purpose::Catalog).await?;
     let server = inspect(config, &mut conn).await?;
-    let account = account(&mut conn).await.map_err(|error| failed(config, "reading the rights", &error))?;
-    let mut grants = vec![format!("GRANT REPLICATION SLAVE, {} ON *.* TO {account};", monitor(&server))];
-    grants.extend(config.tables.iter().map(|id| select(id, &account)));
-    if locks(&server) {
-        grants.extend(databases(config).into_iter().map(|database| lock_tables(database, &account)));
+    let rights = |error| failed(config, "reading the rights", &error);
+    let account = account(&mut conn).await.map_err(rights)?;
+    let mut check = Check { config, server: &server, account, locked: BTreeSet::new(), problems: Vec::new() };
+    check.version();
+    check.log(&mut conn).await.map_err(|error| failed(config, "reading the server's settings", &error))?;
+    for id in &config.tables {
+        check.table(&mut conn, id).await?;
     }
-    Ok(grants)
+    check.rights(&mut conn).await.map_err(rights)?;
+    let mut grants = vec![format!("GRANT REPLICATION SLAVE, {} ON *.* TO {};", monitor(&server), check.account)];
+    grants.extend(config.tables.iter().map(|id| check.select(id)));
+    grants.extend(check.locked.iter().map(|database| check.lock_tables(database)));
+    Ok((check.problems, grants))
 }
 
 /// The right to ask where the log ends.
 fn monitor(server: &Server) -> &'static str {
     if server.mariadb { "BINLOG MONITOR" } else { "REPLICATION CLIENT" }
-}
-
-/// Whether a copy asks by a short lock what a SELECT can see.
-fn locks(server: &Server) -> bool {
-    !server.mariadb && !server.gtids
-}
-
-fn select(id: &TableId, account: &str) -> String {
-    format!("GRANT SELECT ON {} TO {account};", catalog::quoted_table(id))
-}
-
-fn lock_tables(database: &str, account: &str) -> String {
-    format!("GRANT LOCK TABLES ON {}.* TO {account};", catalog::quoted(database))
-}
-
-fn databases(config: &Config) -> BTreeSet<&str> {
-    config.tables.iter().map(|id| id.namespace.as_str()).collect()
 }
 
 /// Gives a table a key of its own that no SELECT * shows.
@@ -88,12 +73,24 @@ pub fn add_key(id: &TableId) -> String {
 struct Check<'a> {
     config: &'a Config,
     server: &'a Server,
+    /// As SQL text.
+    account: String,
+    /// Databases with tables whose copy asks by a short lock what a SELECT can see.
+    locked: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
 impl Check<'_> {
     fn report(&mut self, fatal: bool, what: impl Into<String>, remedy: impl Into<String>, sql: Vec<String>) {
         self.problems.push(Problem { fatal, what: format!("{}: {}", self.config.server(), what.into()), remedy: remedy.into(), sql });
+    }
+
+    fn select(&self, id: &TableId) -> String {
+        format!("GRANT SELECT ON {} TO {};", catalog::quoted_table(id), self.account)
+    }
+
+    fn lock_tables(&self, database: &str) -> String {
+        format!("GRANT LOCK TABLES ON {}.* TO {};", catalog::quoted(database), self.account)
     }
 
     fn version(&mut self) {
@@ -133,7 +130,8 @@ impl Check<'_> {
         }
         if !self.server.full_metadata {
             let fatal = self.config.row_metadata == RowMetadata::Require;
-            let what = "binlog_row_metadata is not FULL: the log does not name columns, and a statement that moves columns stops the source";
+            let what =
+                "binlog_row_metadata is not FULL: the log does not name columns, and a statement that moves columns stops the source";
             self.setting(fatal, what.into(), ("binlog_row_metadata", "'FULL'"));
         }
         let options = value(variable(conn, "binlog_row_value_options").await?);
@@ -199,7 +197,8 @@ impl Check<'_> {
         };
         let mut sql = vec![self.set("enforce_gtid_consistency", "ON")];
         sql.extend(steps.iter().map(|step| self.set("gtid_mode", step)));
-        let what = format!("gtid_mode is {mode}: the source knows its place in the log of this server only, and after a failover copies anew");
+        let what =
+            format!("gtid_mode is {mode}: the source knows its place in the log of this server only, and after a failover copies anew");
         self.report(false, what, "Turn GTIDs on; a pipeline that has run is reloaded then.", sql);
         Ok(())
     }
@@ -211,8 +210,8 @@ impl Check<'_> {
             return Ok(());
         }
         let replicates = if self.server.mariadb {
-            let running: Option<(String, String)> = conn.query_first("SHOW GLOBAL STATUS LIKE 'Slave%_running'").await?;
-            running.is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("OFF"))
+            let running: Option<(String, String)> = conn.query_first("SHOW GLOBAL STATUS LIKE 'Slaves_running'").await?;
+            running.is_some_and(|(_, value)| value != "0")
         } else {
             match conn.query_first::<Row, _>("SHOW REPLICA STATUS").await {
                 Ok(row) => row.is_some(),
@@ -243,7 +242,8 @@ impl Check<'_> {
     async fn strictness(&mut self, conn: &mut Conn) -> Result<(), Error> {
         let mode = variable(conn, "sql_mode").await?.unwrap_or_default().to_uppercase();
         if !mode.split(',').any(|word| matches!(word, "STRICT_TRANS_TABLES" | "STRICT_ALL_TABLES" | "TRADITIONAL")) {
-            let what = "sql_mode is not strict: a bad value is stored as what is left of it, a bad date as a zero date, which stops the source";
+            let what =
+                "sql_mode is not strict: a bad value is stored as what is left of it, a bad date as a zero date, which stops the source";
             let value = "CONCAT_WS(',', NULLIF(@@GLOBAL.sql_mode, ''), 'STRICT_TRANS_TABLES')";
             self.setting(false, what.into(), ("sql_mode", value));
         }
@@ -257,18 +257,17 @@ impl Check<'_> {
             return Ok(());
         }
         let has = |right: &str, on: &str| grants.iter().any(|grant| gives(grant, right, on));
-        let account = account(conn).await?;
         let monitor = monitor(self.server);
         let mut missing = Vec::new();
         for (right, others) in [("REPLICATION SLAVE", &[][..]), (monitor, &["REPLICATION CLIENT", "SUPER"][..])] {
             if ![right].iter().chain(others).any(|right| has(right, "*.*")) {
-                missing.push((right.to_owned(), format!("GRANT {right} ON *.* TO {account};")));
+                missing.push((right.to_owned(), format!("GRANT {right} ON *.* TO {};", self.account)));
             }
         }
-        for database in databases(self.config) {
+        for database in &self.locked {
             let there = |on: &str| has("LOCK TABLES", on);
-            if locks(self.server) && !there("*.*") && !there(&format!("{}.*", catalog::quoted(database))) {
-                missing.push((format!("LOCK TABLES on {database}"), lock_tables(database, &account)));
+            if !there("*.*") && !there(&format!("{}.*", catalog::quoted(database))) {
+                missing.push((format!("LOCK TABLES on {database}"), self.lock_tables(database)));
             }
         }
         for (right, sql) in missing {
@@ -283,9 +282,8 @@ impl Check<'_> {
         match selected {
             Ok(()) => {}
             Err(Error::Server(ServerError { code: 1142 | 1044 | 1143, .. })) => {
-                let account = account(conn).await.map_err(|error| failed(self.config, "reading the rights", &error))?;
                 let what = format!("user `{}` may not read {id}", self.config.user);
-                self.report(true, what, "Grant it.", vec![select(id, &account)]);
+                self.report(true, what, "Grant it.", vec![self.select(id)]);
                 return Ok(());
             }
             Err(Error::Server(ServerError { code: 1146 | 1049, .. })) => {
@@ -297,12 +295,9 @@ impl Check<'_> {
         }
         match catalog::shape(self.config, self.server, conn, id).await {
             Ok(table) => self.shape(&table),
-            Err(CaptureError::Refused(what)) => self.problems.push(Problem {
-                fatal: true,
-                what,
-                remedy: format!("Take {id} out of source.tables."),
-                sql: Vec::new(),
-            }),
+            Err(CaptureError::Refused(what)) => {
+                self.problems.push(Problem { fatal: true, what, remedy: format!("Take {id} out of source.tables."), sql: Vec::new() })
+            }
             Err(error) => return Err(error),
         }
         self.cascades(conn, id).await.map_err(|error| failed(self.config, "reading foreign keys", &error))
@@ -311,6 +306,9 @@ impl Check<'_> {
     fn shape(&mut self, table: &Table) {
         let id = &table.id;
         let key = table.key_columns();
+        if !self.server.mariadb && (!self.server.gtids || key.is_empty()) {
+            self.locked.insert(id.namespace.clone());
+        }
         if key.is_empty() {
             self.report(
                 false,

@@ -1,8 +1,8 @@
 //! The server at the other end: connections to it, and what does not change while we are connected.
 
-use std::{collections::BTreeMap, error::Error as _, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, time::Duration};
 
-use mysql_async::{Conn, DriverError, Error, Row, ServerError, prelude::Queryable};
+use mysql_async::{Conn, DriverError, Error, IoError, Row, ServerError, prelude::Queryable};
 use runtime::config::TlsMode;
 use rustls::{CertificateError, Error as TlsError};
 use schemas::ddl::mysql::Context;
@@ -106,17 +106,29 @@ pub fn failed(config: &Config, doing: &str, error: &Error) -> CaptureError {
     match error {
         Error::Server(error) => refused_by_server(config, doing, error),
         Error::Io(_) if let Some(problem) = tls_problem(error) => tls_failed(&server, doing, problem),
+        Error::Io(IoError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => closed(&server, doing),
         Error::Io(error) => CaptureError::Transient(format!(
             "{server}: {doing}: the server cannot be reached ({error}); check that it runs, source.url and the firewall"
         )),
-        Error::Driver(DriverError::ConnectionClosed) => {
-            CaptureError::Transient(format!("{server}: {doing}: the server closed the connection"))
-        }
+        Error::Driver(DriverError::ConnectionClosed) => closed(&server, doing),
         Error::Driver(DriverError::UnknownAuthPlugin { name }) => no_such_login(config, name),
         Error::Driver(DriverError::CleartextPluginDisabled) => no_such_login(config, "mysql_clear_password"),
         Error::Driver(DriverError::MysqlOldPasswordDisabled) => no_such_login(config, "mysql_old_password"),
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => CaptureError::Transient(format!("{server}: {doing}: {error}")),
     }
+}
+
+fn closed(server: &str, doing: &str) -> CaptureError {
+    CaptureError::Transient(format!("{server}: {doing}: the connection was closed; check that the server runs, and the network"))
+}
+
+/// A right that is not there, as the server says it.
+pub fn lacks(config: &Config, right: &str, message: &str) -> CaptureError {
+    CaptureError::Refused(format!(
+        "{}: user `{}` lacks the right {right} ({message}); `instar check` prints the GRANT statements",
+        config.server(),
+        config.user
+    ))
 }
 
 fn no_such_login(config: &Config, plugin: &str) -> CaptureError {
@@ -162,16 +174,17 @@ fn refused_by_server(config: &Config, doing: &str, error: &ServerError) -> Captu
         1045 | 1698 => CaptureError::Refused(format!(
             "{server}: user `{user}` is refused ({message}); correct user and password in source.url, or create the user on the server{}",
             match config.tls_mode() {
-                TlsMode::Disable => "; an account that REQUIREs SSL or X509 needs source.tls.mode: require",
+                TlsMode::Disable =>
+                    "; an account that REQUIREs SSL or X509, or a server with require_secure_transport, needs source.tls.mode: require",
                 TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull =>
                     "; an account that REQUIREs X509 needs source.tls.certificate and source.tls.key",
             }
         )),
-        3159 => CaptureError::Refused(format!("{server}: the server takes connections with TLS only ({message}); set source.tls.mode: require")),
+        3159 => {
+            CaptureError::Refused(format!("{server}: the server takes connections with TLS only ({message}); set source.tls.mode: require"))
+        }
         1130 => CaptureError::Refused(format!("{server}: this host may not connect ({message}); create user `{user}` for this host")),
-        1044 | 1142 | 1143 | 1227 | 1370 => CaptureError::Refused(format!(
-            "{server}: user `{user}` lacks a right for {doing} ({message}); `instar check` prints the GRANT statements"
-        )),
+        1044 | 1142 | 1143 | 1227 | 1370 => lacks(config, &format!("for {doing}"), message),
         1236 if message.contains("same server_uuid/server_id") => CaptureError::Stop {
             message: format!(
                 "{server}: another reader of the log presents itself as server {} too ({message}); give source.server_id a number that no \

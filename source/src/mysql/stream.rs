@@ -14,6 +14,7 @@ use mysql_async::{
     prelude::Queryable,
 };
 use schemas::table::{Table, TableId};
+use tokio::time::Instant;
 
 use super::{
     config::Config,
@@ -44,6 +45,8 @@ pub struct Stream {
     events: BinlogStream,
     /// Whether the pipeline's lock was lost.
     lock: Option<Arc<AtomicBool>>,
+    /// When something came last. Waiting is broken off and taken up again many times before a dead connection shows.
+    heard: Instant,
     /// An event that came without waiting.
     ahead: Option<Result<Event, CaptureError>>,
     groups: Groups,
@@ -110,10 +113,16 @@ impl Stream {
                 request = request.with_filename(from.file.as_bytes()).with_pos(from.offset);
             }
         }
-        let events = conn.get_binlog_stream(request).await.map_err(fail)?;
+        let events = conn.get_binlog_stream(request).await.map_err(|error| match &error {
+            // We are in: what is denied is the log.
+            mysql_async::Error::Server(denied) if denied.code == 1045 => server::lacks(&config, "REPLICATION SLAVE", &denied.message),
+            _ => fail(error),
+        })?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
         let groups = Groups::new(Arc::clone(&server), require, from, tables, config.mapping.clone());
-        let mut stream = Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
+        let heard = Instant::now();
+        let mut stream =
+            Self { config, server, events, lock, heard, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
         // The server says only with the first event whether it has the place: one that is gone is known before anything is read.
         stream.ahead = Some(Ok(stream.receive().await?));
         Ok(stream)
@@ -129,8 +138,11 @@ impl Stream {
             return ahead;
         }
         let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE;
-        match tokio::time::timeout(patience, self.events.next()).await {
-            Ok(next) => self.take(next),
+        match tokio::time::timeout_at(self.heard + patience, self.events.next()).await {
+            Ok(next) => {
+                self.heard = Instant::now();
+                self.take(next)
+            }
             Err(_) => Err(CaptureError::Transient(format!(
                 "{}: nothing came from the log for {patience:?}, not even a heartbeat",
                 self.config.server()
@@ -175,6 +187,7 @@ impl Stream {
         if self.ahead.is_none()
             && let Some(next) = self.events.next().now_or_never()
         {
+            self.heard = Instant::now();
             self.ahead = Some(self.take(next));
         }
     }

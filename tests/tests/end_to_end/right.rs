@@ -29,7 +29,7 @@ async fn least_rights(kind: &str, monitor: &str) {
     world.source_url = format!("mysql://least:s3cret@127.0.0.1:{}", port(&url));
     world.configure(&options);
     let account = "`least`@`127.0.0.1`";
-    let grants = [
+    let mut grants = vec![
         format!("GRANT REPLICATION SLAVE, {monitor} ON *.* TO {account};"),
         format!("GRANT SELECT ON `{name}`.`t` TO {account};"),
         format!("GRANT SELECT ON `{name}`.`keyless` TO {account};"),
@@ -38,6 +38,13 @@ async fn least_rights(kind: &str, monitor: &str) {
     assert_eq!(report["grants"], json!(grants));
     for grant in &grants {
         world.source.run(grant.trim_end_matches(';')).await;
+    }
+    if kind == "mysql" {
+        // The copy of a table that is seen to have no key.
+        let lock = format!("GRANT LOCK TABLES ON `{name}`.* TO {account};");
+        refused(&world.pipeline, 1, &[&format!("lacks the right LOCK TABLES on {name}\n  Grant it.\n  {lock}")]);
+        world.source.run(lock.trim_end_matches(';')).await;
+        grants.push(lock);
     }
     let report = check(&world);
     assert_eq!((&report["problems"], &report["grants"]), (&json!([]), &json!(grants)));
@@ -61,12 +68,18 @@ async fn least_rights(kind: &str, monitor: &str) {
         let output = world.pipeline.command(&["check"], &[]);
         let (code, printed) = (output.status.code(), text(&output));
         assert_eq!(code, Some(1), "{printed}");
-        assert!(printed.contains(&format!("user `least` lacks the right {right}\n  Grant it.\n  GRANT {right} ON *.* TO {account};")), "{printed}");
+        assert!(
+            printed.contains(&format!("user `least` lacks the right {right}\n  Grant it.\n  GRANT {right} ON *.* TO {account};")),
+            "{printed}"
+        );
         // A pipeline that has run says so where it needs the right.
         let output = world.pipeline.command(&["run"], &["--admin", "127.0.0.1:0"]);
         let printed = text(&output);
         assert_eq!(output.status.code(), Some(1), "{printed}");
-        assert!(printed.contains("user `least` lacks a right") && printed.contains(right) && printed.contains("instar check"), "{printed}");
+        assert!(
+            printed.contains("user `least` lacks the right") && printed.contains(right) && printed.contains("instar check"),
+            "{printed}"
+        );
         world.source.run(&format!("GRANT {right} ON *.* TO {account}")).await;
     }
     world.source.run(&format!("REVOKE SELECT ON `{name}`.`t` FROM {account}")).await;
