@@ -23,6 +23,12 @@ pub enum Command {
         /// `database.table`; None: all tables that the statement may touch.
         #[serde(default)]
         table: Option<String>,
+        /// The position that the source stands at: one that stands elsewhere by then passes the command over. None: wherever it is.
+        #[serde(default)]
+        at: Option<String>,
+        /// Who says so.
+        #[serde(default)]
+        by: Option<String>,
     },
 }
 
@@ -56,7 +62,7 @@ mod tests {
         let reload = Command::parse(br#"{"command":"reload","table":"shop.orders","sink":null}"#);
         assert_eq!(reload, Ok(Command::Reload { table: Some("shop.orders".into()), sink: None }));
         assert_eq!(Command::parse(br#"{"command":"pause"}"#), Ok(Command::Pause));
-        assert_eq!(Command::parse(br#"{"command":"accept"}"#), Ok(Command::Accept { table: None }));
+        assert_eq!(Command::parse(br#"{"command":"accept"}"#), Ok(Command::Accept { table: None, at: None, by: None }));
         assert!(Command::parse(b"{}").is_err());
     }
 
@@ -66,7 +72,7 @@ mod tests {
             Command::Reload { table: None, sink: Some("warehouse".into()) },
             Command::Pause,
             Command::Resume,
-            Command::Accept { table: Some("a.b".into()) },
+            Command::Accept { table: Some("a.b".into()), at: Some("binlog.1:4".into()), by: Some("ann".into()) },
         ] {
             assert_eq!(Command::parse(&command.to_record()), Ok(command));
         }

@@ -133,8 +133,10 @@ pub struct Problem {
     pub fatal: bool,
     /// What is wrong and where: server, table, column, setting.
     pub what: String,
-    /// What to do: the statement that mends it, where there is one.
+    /// What to do.
     pub remedy: String,
+    /// The statements that do it at the source, in this order; none where it is not done by statements.
+    pub sql: Vec<String>,
 }
 
 /// Bounds of a chunk in key order, exclusive below, inclusive above, as the server's own literals.

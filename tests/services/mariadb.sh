@@ -10,6 +10,7 @@ HOME_DIR=$SERVICES/${MARIADB_NAME:-mariadb}
 PID=$HOME_DIR/pid SOCKET=$HOME_DIR/socket LOG=$HOME_DIR/server.log DATA=$HOME_DIR/data
 SHARE=/usr/share/mysql
 [ -d "$SHARE/charsets" ] || SHARE=/usr/share/mariadb
+PLUGINS=$SERVICES/mariadb-plugins
 client() { mariadb --no-defaults -S "$SOCKET" -uroot "$@"; }
 COMMON=(--no-defaults "--user=$(id -un)" "--datadir=$DATA" "--lc-messages-dir=$SHARE" "--character-sets-dir=$SHARE/charsets")
 
@@ -24,6 +25,16 @@ initialise() {
     { tail -n 20 "$HOME_DIR/bootstrap.log" >&2; die "could not make the system tables"; }
 }
 
+# The login by ed25519 comes in the package that would also run a server of the system: its file alone is taken out.
+login_plugin() {
+  [ ! -f "$PLUGINS/auth_ed25519.so" ] || return 0
+  rm -rf "$PLUGINS.new"; mkdir -p "$PLUGINS.new"
+  (cd "$PLUGINS.new" && { apt-get download -qq mariadb-server || { as_root apt-get update -qq && apt-get download -qq mariadb-server; }; } &&
+    dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x --strip-components=5 ./usr/lib/mysql/plugin/auth_ed25519.so &&
+    rm mariadb-server_*.deb) > "$SERVICES/mariadb-plugins.log" 2>&1 || { tail "$SERVICES/mariadb-plugins.log" >&2; die "the package mariadb-server gave no login plugin"; }
+  mv "$PLUGINS.new" "$PLUGINS"
+}
+
 users() {
   client << 'SQL'
 CREATE OR REPLACE USER root@'127.0.0.1' IDENTIFIED BY 'test';
@@ -34,7 +45,9 @@ SQL
 }
 
 case ${1:-} in
-  install) apt_install mariadb-server-core mariadb-client-core ;;
+  install)
+    apt_install mariadb-server-core mariadb-client-core
+    login_plugin ;;
   start)
     alive "$PID" && exit 0
     port_free "$PORT"
@@ -44,7 +57,7 @@ case ${1:-} in
     setsid mariadbd "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
       --skip-name-resolve --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 --innodb-use-native-aio=OFF \
       --max-connections=300 --server-id=1 --log-bin=binlog --binlog-format=ROW --binlog-row-image=FULL --binlog-row-metadata=FULL --sync-binlog=0 \
-      --gtid-strict-mode=ON --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
+      --gtid-strict-mode=ON --plugin-dir="$PLUGINS" --plugin-load-add=auth_ed25519 --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
     echo $! > "$PID"
     wait_for 30 "$PID" "$LOG" client -e 'SELECT 1'
     [ -z "$first" ] || { users; touch "$HOME_DIR/ready"; }

@@ -4,6 +4,7 @@
 
 pub mod case;
 pub mod compare;
+pub mod forwarder;
 pub mod kafka;
 pub mod pipeline;
 pub mod postgres;

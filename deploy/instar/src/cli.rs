@@ -222,6 +222,9 @@ pub struct Accept {
     pub file: File,
     /// The table; every table that the statement may touch where none is named
     pub table: Option<String>,
+    /// The position that the source stands at, as `status` prints it; refused where it stands elsewhere by now
+    #[arg(long, value_name = "POSITION")]
+    pub at: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -56,7 +56,7 @@ impl Desk {
             "wait" => self.wait(&serde_json::from_value(arguments).map_err(malformed)?).await,
             "source" => {
                 let command: Command = serde_json::from_value(arguments).map_err(malformed)?;
-                self.send(&command).await
+                self.send(command).await
             }
             other => Err(Refusal {
                 message: format!("the process that runs does not know the command {other}: it is of another version"),
@@ -70,13 +70,28 @@ impl Desk {
     }
 
     /// Appends an operator's command to the topic that the source reads.
-    async fn send(&self, command: &Command) -> Result<Json, Refusal> {
+    async fn send(&self, mut command: Command) -> Result<Json, Refusal> {
         if self.live.is_none() && !self.place.begun().await.map_err(refusal)? {
             let message = format!("pipeline {} has never run: there is nothing to tell it; start it by instar run", self.pipeline.name);
             return Err(Refusal { message, code: 1 });
         }
+        if let Command::Accept { at, .. } = &mut command {
+            *at = Some(self.stands_at(at.take()).await?);
+        }
         let offset = self.place.command(command.to_record()).await.map_err(refusal)?;
         Ok(json!({ "offset": offset }))
+    }
+
+    /// Where the source stands: what is accepted is what stands there now, and nothing that comes later.
+    async fn stands_at(&self, wanted: Option<String>) -> Result<String, Refusal> {
+        let progress = self.place.topics().await.map_err(refusal)?.progress;
+        let here = progress.filter(|progress| progress.state == SourceState::Stopped).map(|progress| progress.position);
+        let problem = match (here, wanted) {
+            (Some(here), wanted) if wanted.as_ref().is_none_or(|wanted| *wanted == here) => return Ok(here),
+            (Some(here), _) => format!("the source stands at {here}: look at what it says there before you accept it"),
+            (None, _) => "the source stands at no statement: there is nothing to accept".into(),
+        };
+        Err(Refusal { message: problem, code: 1 })
     }
 
     async fn wait(&self, wanted: &Wanted) -> Result<Json, Refusal> {

@@ -19,7 +19,7 @@ use sink::{
 use source::{
     engine::{Engine, Problem},
     error::CaptureError,
-    mysql::MySql,
+    mysql::{MySql, preflight::add_key},
     publisher::kafka::KafkaPublisher,
 };
 
@@ -66,6 +66,17 @@ pub async fn problems(pipeline: &Pipeline) -> Vec<Problem> {
     found.problems
 }
 
+/// The statements that give the source's account what it needs, and no more; none where the server cannot be asked.
+pub async fn grants(pipeline: &Pipeline) -> Vec<String> {
+    let engine = match pipeline.source.engine {
+        SourceEngine::MySql => MySql::new(&pipeline.source),
+    };
+    match engine {
+        Ok(engine) => engine.grants().await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
 /// Looks at the source with its tables, and at each sink for those of them that concern it.
 pub async fn look(pipeline: &Pipeline, concerns: impl Fn(&str, &TableId) -> bool) -> Found {
     let mut found = Found::default();
@@ -109,9 +120,7 @@ async fn source(pipeline: &Pipeline, found: &mut Found) -> Vec<Table> {
     let mut shapes = Vec::new();
     for table in &pipeline.source.tables {
         // What cannot be read was reported above.
-        if let Ok((_, mut read)) = engine.pinned(std::slice::from_ref(&table.table)).await {
-            shapes.append(&mut read);
-        }
+        shapes.extend(engine.shape(&table.table).await);
     }
     shapes
 }
@@ -133,7 +142,8 @@ async fn target(pipeline: &Pipeline, sink: &Sink, tables: &[&Table], found: &mut
         let id = &table.id;
         if table.row_key().is_none() && sink.table(id).keyless == Keyless::Refuse {
             let what = format!("sink {name}: {id} has no row key: neither a primary key nor a unique index over NOT NULL columns");
-            found.problems.push(fatal(what, &format!("Add a primary key, or set sinks.{name}.tables.{id}.keyless to full_row or append.")));
+            let remedy = format!("Add a primary key, or set sinks.{name}.tables.{id}.keyless to full_row or append.");
+            found.problems.push(Problem { sql: vec![add_key(id)], ..fatal(what, &remedy) });
             continue;
         }
         let target = postgres.view(&table.id).map_err(|e| vec![e.to_string()]).and_then(|view| {
@@ -159,17 +169,15 @@ fn lanes(pipeline: &Pipeline, table: &Table) -> u32 {
 }
 
 pub fn fatal(what: String, remedy: &str) -> Problem {
-    Problem { fatal: true, what, remedy: remedy.into() }
+    Problem { fatal: true, what, remedy: remedy.into(), sql: Vec::new() }
 }
 
 /// A problem as it is printed.
 pub fn line(problem: &Problem) -> String {
     let weight = if problem.fatal { "error" } else { "warning" };
-    if problem.remedy.is_empty() {
-        format!("{weight}: {}", problem.what)
-    } else {
-        format!("{weight}: {}\n  {}", problem.what, problem.remedy)
-    }
+    let first = format!("{weight}: {}", problem.what);
+    let rest = std::iter::once(&problem.remedy).filter(|remedy| !remedy.is_empty()).chain(&problem.sql);
+    rest.fold(first, |text, line| format!("{text}\n  {line}"))
 }
 
 /// A pipeline that has never run begins only where nothing is wrong. One that has run goes on, where what its configuration added

@@ -47,7 +47,10 @@ fn entry(snapshot: &Snapshot<'_>, event: &SchemaEvent, part: &TableEvent) -> Jso
 
 fn outcome(sink: &SinkSnapshot, event: &SchemaEvent, part: &TableEvent) -> Json {
     let Some(epoch) = event.epoch else {
-        return json!({ "outcome": Outcome::NothingToApply.name(), "reason": "", "target_ddl": [] });
+        // Without an epoch only what was accepted is not known.
+        let accepted = part.changes.iter().find_map(|change| if let SchemaChange::Unknown { why } = change { Some(why) } else { None });
+        let outcome = if accepted.is_some() { Outcome::Accepted } else { Outcome::NothingToApply };
+        return json!({ "outcome": outcome.name(), "reason": accepted.map_or("", String::as_str), "target_ddl": [] });
     };
     let key = (epoch, part.table.id.clone());
     match sink.journal.outcomes.get(&key) {

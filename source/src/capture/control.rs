@@ -98,7 +98,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
                 }
             }
             Command::Reload { table, sink } => self.reload(offset, table.as_deref(), sink).await?,
-            Command::Accept { table } => self.accept(offset, table.as_deref()),
+            Command::Accept { table, at, by } => self.accept(offset, table.as_deref(), at.as_deref(), by),
         }
         self.leave_stand().await
     }
@@ -193,7 +193,12 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         Ok(())
     }
 
-    fn accept(&mut self, offset: Offset, table: Option<&str>) {
+    fn accept(&mut self, offset: Offset, table: Option<&str>, at: Option<&str>, by: Option<String>) {
+        let here = self.source.position().to_string();
+        if at.is_some_and(|at| at != here) {
+            tracing::warn!(at, here, "what was accepted is not what the source stands at: it is passed over");
+            return self.take_nothing(offset);
+        }
         let Some(standing) = &mut self.standing else { return self.take_nothing(offset) };
         let named = |id: &&TableId| table.is_none_or(|name| id.to_string() == name);
         let tables: Vec<TableId> = standing.tables.iter().filter(named).cloned().collect();
@@ -227,7 +232,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.withheld = true;
         match &mut self.accepted {
             Some(accepted) => accepted.tables.extend(tables),
-            None => self.accepted = Some(Accepted { ddl, tables }),
+            None => self.accepted = Some(Accepted { ddl, tables, by }),
         }
     }
 
@@ -249,7 +254,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     /// Records a statement that was accepted, when the position has moved behind it.
     pub async fn record_accepted(&mut self) -> Result<(), CaptureError> {
         let Some(accepted) = self.accepted.take() else { return Ok(()) };
-        let why = "accepted by the operator: no effect on this table".to_owned();
+        let by = accepted.by.as_deref().unwrap_or("the operator");
+        let why = format!("accepted by {by}: no effect on this table");
         let changed = accepted.tables.iter().filter_map(|id| self.shapes.get(id)).map(|captured| Changed {
             shape: captured.published.shape.clone(),
             changes: vec![SchemaChange::Unknown { why: why.clone() }],

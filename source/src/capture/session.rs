@@ -71,6 +71,7 @@ pub(super) enum Stop<P> {
 pub(super) struct Accepted {
     pub ddl: Option<String>,
     pub tables: Vec<TableId>,
+    pub by: Option<String>,
 }
 
 /// The loop's state between a connection and its end.

@@ -2,7 +2,7 @@
 
 use mysql_async::{Conn, Error, Row, prelude::Queryable};
 use schemas::{
-    ddl::mysql::table_from_create,
+    ddl::mysql::{Body, Constraint, Context, Parsed, Statement, parse as parse_statement, table_from_create},
     table::{Table, TableId},
 };
 
@@ -65,6 +65,18 @@ pub async fn shape(config: &Config, server: &Server, conn: &mut Conn, id: &Table
             config.server()
         ))),
     }
+}
+
+/// Names of the foreign keys by which the table's rows change with those of another, from the text of SHOW CREATE TABLE: the
+/// information schema shows them only to who may do more than read.
+pub fn cascading(text: &[u8], context: &Context) -> Vec<String> {
+    let Parsed::Tables(Statement::Create(create)) = parse_statement(text, context) else { return Vec::new() };
+    let Body::Columns { constraints, .. } = create.body else { return Vec::new() };
+    let cascading = |constraint| match constraint {
+        Constraint::ForeignKey { name, cascades: true, .. } => name,
+        Constraint::ForeignKey { cascades: false, .. } | Constraint::Check { .. } => None,
+    };
+    constraints.into_iter().filter_map(cascading).collect()
 }
 
 /// Opens a table in the running transaction: until its end no statement can change the table's shape.

@@ -3,7 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
-use runtime::config::{RowMetadata, Secret, Source, Tls, TlsMode};
+use runtime::{
+    config::{RowMetadata, Secret, Source, Tls, TlsMode, Url},
+    tls::{TlsError, client_config},
+};
 use schemas::table::TableId;
 
 use super::mapping::Mapping;
@@ -17,11 +20,17 @@ const PACKET: usize = 1 << 30;
 /// A connection on which nothing comes for this long is asked whether its other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// What the driver takes for the server's name where any will do: the refusal of a name must say `NotValidForName` for it to go on,
+/// and says the name.
+const ANY_NAME: &str = "NotValidForName.invalid";
+
 /// A checked configuration: every option decided.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub host: String,
     pub port: u16,
+    /// The server's socket file on this machine, instead of host and port.
+    socket: Option<String>,
     pub user: String,
     password: Option<Secret>,
     tls: Tls,
@@ -46,9 +55,14 @@ impl Config {
             .user
             .clone()
             .ok_or_else(|| CaptureError::Refused("source.url: a user is missing; write mysql://user:password@host/".into()))?;
+        let socket = socket(url)?;
+        if socket.is_some() && !matches!(source.tls.mode, TlsMode::Disable | TlsMode::Prefer) {
+            return Err(CaptureError::Refused("source.tls: over a socket there is no TLS; take source.tls or the socket away".into()));
+        }
         Ok(Self {
             host: url.host.clone(),
             port: url.port.unwrap_or(PORT),
+            socket,
             server_id: source.server_id.unwrap_or_else(|| own_server_id("", &url.host, url.port.unwrap_or(PORT))),
             given_id: source.server_id.is_some(),
             user,
@@ -71,7 +85,21 @@ impl Config {
 
     /// The server, for messages.
     pub fn server(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        self.socket.as_ref().map_or_else(|| format!("{}:{}", self.host, self.port), |path| format!("socket {path}"))
+    }
+
+    pub fn tls_mode(&self) -> TlsMode {
+        self.tls.mode
+    }
+
+    /// # Errors
+    /// [`CaptureError::Refused`] with the file of `source.tls` that cannot be read, and why.
+    pub(super) fn check_tls(&self) -> Result<(), CaptureError> {
+        match client_config(&self.tls) {
+            // The driver brings authorities of its own.
+            Ok(_) | Err(TlsError::NoSystemRoots) => Ok(()),
+            Err(problem) => Err(CaptureError::Refused(format!("source.tls: {problem}"))),
+        }
     }
 
     /// Connection options, with TLS or without it. Statements run under settings that do not depend on the server's own.
@@ -83,6 +111,7 @@ impl Config {
             .user(Some(self.user.clone()))
             .pass(self.password.as_ref().map(|password| password.reveal().to_owned()))
             .prefer_socket(false)
+            .socket(self.socket.clone())
             .tcp_nodelay(true)
             .tcp_keepalive(Some(KEEPALIVE))
             .max_allowed_packet(Some(PACKET))
@@ -95,6 +124,7 @@ impl Config {
     pub(super) fn attempts(&self) -> &'static [bool] {
         match self.tls.mode {
             TlsMode::Disable => &[false],
+            TlsMode::Prefer if self.socket.is_some() => &[false],
             TlsMode::Prefer => &[true, false],
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => &[true],
         }
@@ -114,11 +144,23 @@ fn tls_options(tls: &Tls) -> Option<SslOpts> {
     Some(
         SslOpts::default()
             .with_client_identity(identity)
-            .with_root_certs(tls.ca.iter().map(path).collect())
-            .with_disable_built_in_roots(tls.ca.is_some())
+            .with_root_certs(tls.ca.iter().filter(|_| verify_certificate).map(path).collect())
+            .with_disable_built_in_roots(verify_certificate && tls.ca.is_some())
             .with_danger_accept_invalid_certs(!verify_certificate)
-            .with_danger_skip_domain_validation(!verify_name),
+            .with_danger_skip_domain_validation(!verify_name)
+            // The chain is verified before the name is looked at.
+            .with_danger_tls_hostname_override((verify_certificate && !verify_name).then_some(ANY_NAME)),
     )
+}
+
+/// The socket file that a URL names. Nothing else is said by its parameters.
+fn socket(url: &Url) -> Result<Option<String>, CaptureError> {
+    match url.parameters.keys().find(|name| *name != "socket") {
+        Some(other) => Err(CaptureError::Refused(format!(
+            "source.url: unknown parameter {other:?}; known is socket (TLS is set by source.tls, the rest by the keys of source)"
+        ))),
+        None => Ok(url.parameters.get("socket").cloned()),
+    }
 }
 
 /// A server id that is the same at every start and differs from pipeline to pipeline: above what people assign by hand.

@@ -21,36 +21,57 @@ use crate::error::CaptureError;
 const WATCH: Duration = Duration::from_secs(1);
 /// A server that does not answer within this is gone, and the lock with it: another source may have it by then.
 const ANSWER: Duration = Duration::from_secs(10);
+/// In seconds: the server itself ends the session from which nothing came for so long, so that a lock whose connection was cut
+/// unseen is free again.
+const LEASE: u32 = 20;
 /// The server refuses longer names.
 const LONGEST: usize = 64;
 
 /// A held lock. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Lock {
+    /// The server's number of the connection that holds it.
+    holder: u32,
     lost: Arc<AtomicBool>,
     watch: JoinHandle<()>,
 }
 
 impl Lock {
+    /// `before`: the connection that held it for this process, which was cut; the server may not know that yet.
+    ///
     /// # Errors
     /// [`CaptureError::Fenced`] where another source holds it.
-    pub async fn take(config: &Config, pipeline: &str) -> Result<Self, CaptureError> {
+    pub async fn take(config: &Config, pipeline: &str, before: Option<u32>) -> Result<Self, CaptureError> {
         let mut conn = connect(config, Purpose::Catalog).await?;
         let name = name(pipeline);
+        conn.query_drop(format!("SET SESSION wait_timeout = {LEASE}")).await.map_err(|error| failed(config, "taking the lock", &error))?;
         let got: Option<Option<u8>> =
             conn.exec_first("SELECT GET_LOCK(?, 0)", (&name,)).await.map_err(|error| failed(config, "taking the lock", &error))?;
         if got.flatten() != Some(1) {
-            let holder: Option<Option<u64>> =
+            let holder: Option<Option<u32>> =
                 conn.exec_first("SELECT IS_USED_LOCK(?)", (&name,)).await.map_err(|error| failed(config, "reading the lock", &error))?;
-            let holder = holder.flatten().map_or_else(String::new, |id| format!(" (the server's connection {id})"));
+            let holder = holder.flatten();
+            if before.is_some() && (holder.is_none() || holder == before) {
+                return Err(CaptureError::Transient(format!(
+                    "{}: the server still keeps this source's connection that was cut, and with it the pipeline's lock; it ends within {LEASE} s",
+                    config.server()
+                )));
+            }
+            let holder = holder.map_or_else(String::new, |id| format!(" (the server's connection {id})"));
             return Err(CaptureError::Fenced(format!(
                 "{}: another source of pipeline {pipeline} is at work{holder}; stop it first",
                 config.server()
             )));
         }
         let lost = Arc::new(AtomicBool::new(false));
+        let holder = conn.id();
         let watch = tokio::spawn(watch(conn, name, Arc::clone(&lost)));
-        Ok(Self { lost, watch })
+        Ok(Self { holder, lost, watch })
+    }
+
+    /// The server's number of the connection that holds it.
+    pub fn holder(&self) -> u32 {
+        self.holder
     }
 
     /// Set once the connection that held the lock is gone.

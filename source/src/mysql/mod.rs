@@ -16,7 +16,7 @@ pub mod snapshot;
 pub mod stream;
 mod value;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use mysql_async::Conn;
 use runtime::config::Source;
@@ -34,11 +34,16 @@ use crate::{
     error::CaptureError,
 };
 
+/// How long the end of the log is waited for.
+const ANSWER: Duration = Duration::from_secs(30);
+
 /// A MySQL or MariaDB server as a source.
 #[derive(Debug)]
 pub struct MySql {
     config: Config,
     lock: Option<Lock>,
+    /// The connection that held the lock last.
+    holder: Option<u32>,
     /// What is known of the server; read at the first connection and again after a failure.
     server: Mutex<Option<Arc<Server>>>,
     catalog: Option<Conn>,
@@ -48,7 +53,7 @@ impl MySql {
     /// # Errors
     /// [`CaptureError::Refused`] where the configuration lacks something. Does not connect.
     pub fn new(source: &Source) -> Result<Self, CaptureError> {
-        Ok(Self { config: Config::new(source)?, lock: None, server: Mutex::new(None), catalog: None })
+        Ok(Self { config: Config::new(source)?, lock: None, holder: None, server: Mutex::new(None), catalog: None })
     }
 
     /// Where it keeps rows of transactions whose end is not read yet and which are too large for the memory; the folder of temporary
@@ -94,7 +99,9 @@ impl Engine for MySql {
         // The same connection may not ask for the lock that this process holds already.
         if self.lock.as_ref().is_none_or(Lock::is_lost) {
             self.lock = None;
-            self.lock = Some(Lock::take(&self.config, pipeline).await?);
+            let lock = Lock::take(&self.config, pipeline, self.holder).await?;
+            self.holder = Some(lock.holder());
+            self.lock = Some(lock);
         }
         Ok(())
     }
@@ -111,14 +118,10 @@ impl Engine for MySql {
     }
 
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
-        let (mut conn, server) = self.catalog().await?;
-        let end = catalog::bound(&self.config, &server, &mut conn).await?;
-        let now: Option<i64> =
-            mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
-                .await
-                .map_err(|error| server::failed(&self.config, "reading the server's time", &error))?;
-        self.catalog = Some(conn);
-        Ok((end, now.unwrap_or_default()))
+        // Of a connection that was cut unseen nothing comes any more.
+        let silent =
+            CaptureError::Transient(format!("{}: the server did not say within {ANSWER:?} where its log ends", self.config.server()));
+        tokio::time::timeout(ANSWER, self.log_end()).await.unwrap_or(Err(silent))
     }
 
     async fn stream(&self, from: &Position, tables: Vec<Table>) -> Result<stream::Stream, CaptureError> {
@@ -158,6 +161,36 @@ pub enum Explained {
 }
 
 impl MySql {
+    async fn log_end(&mut self) -> Result<(Position, i64), CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let end = catalog::bound(&self.config, &server, &mut conn).await?;
+        let now: Option<i64> =
+            mysql_async::prelude::Queryable::query_first(&mut conn, "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+                .await
+                .map_err(|error| server::failed(&self.config, "reading the server's time", &error))?;
+        self.catalog = Some(conn);
+        Ok((end, now.unwrap_or_default()))
+    }
+
+    /// The statements that give the source's account what it needs, and no more; runs none.
+    ///
+    /// # Errors
+    /// Where the server cannot be asked.
+    pub async fn grants(&self) -> Result<Vec<String>, CaptureError> {
+        preflight::grants(&self.config).await
+    }
+
+    /// A table's shape now, at no certain place.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is not understood.
+    pub async fn shape(&mut self, table: &TableId) -> Result<Table, CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let shape = catalog::shape(&self.config, &server, &mut conn, table).await?;
+        self.catalog = Some(conn);
+        Ok(shape)
+    }
+
     /// Reads a statement against a table's shape, under this server's settings; runs nothing.
     pub async fn explain(&mut self, ddl: &str, table: &Table) -> Result<Explained, CaptureError> {
         use schemas::ddl::mysql::{Parsed, apply, parse};

@@ -1,8 +1,10 @@
 //! The server at the other end: connections to it, and what does not change while we are connected.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, time::Duration};
 
-use mysql_async::{Conn, DriverError, Error, Row, ServerError, prelude::Queryable};
+use mysql_async::{Conn, DriverError, Error, IoError, Row, ServerError, prelude::Queryable};
+use runtime::config::TlsMode;
+use rustls::{CertificateError, Error as TlsError};
 use schemas::ddl::mysql::Context;
 
 use super::{
@@ -67,22 +69,32 @@ fn setup(purpose: Purpose) -> Vec<String> {
     statements
 }
 
+/// A server that has not let us in by then is not there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Opens a connection.
 ///
 /// # Errors
 /// Names server and user, and says what to do.
 pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, CaptureError> {
+    config.check_tls()?;
     let mut last = None;
     for encrypted in config.attempts() {
-        match Conn::new(config.options(*encrypted, setup(purpose))).await {
-            Ok(conn) => return Ok(conn),
-            Err(Error::Driver(DriverError::NoClientSslFlagFromServer)) => {
+        match tokio::time::timeout(PATIENCE, Conn::new(config.options(*encrypted, setup(purpose)))).await {
+            Ok(Ok(conn)) => return Ok(conn),
+            Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
                 last = Some(CaptureError::Refused(format!(
                     "{}: the server has no TLS; enable it there, or set source.tls.mode: prefer",
                     config.server()
                 )));
             }
-            Err(error) => return Err(failed(config, "connecting", &error)),
+            Ok(Err(error)) => return Err(failed(config, "connecting", &error)),
+            Err(_) => {
+                return Err(CaptureError::Transient(format!(
+                    "{}: connecting: the server does not answer within {PATIENCE:?}; check that it runs, source.url and the firewall",
+                    config.server()
+                )));
+            }
         }
     }
     Err(last.unwrap_or_else(|| CaptureError::Refused(format!("{}: no kind of connection is allowed", config.server()))))
@@ -93,27 +105,93 @@ pub fn failed(config: &Config, doing: &str, error: &Error) -> CaptureError {
     let server = config.server();
     match error {
         Error::Server(error) => refused_by_server(config, doing, error),
+        Error::Io(_) if let Some(problem) = tls_problem(error) => tls_failed(&server, doing, problem),
+        Error::Io(IoError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => closed(&server, doing),
         Error::Io(error) => CaptureError::Transient(format!(
             "{server}: {doing}: the server cannot be reached ({error}); check that it runs, source.url and the firewall"
         )),
-        Error::Driver(DriverError::ConnectionClosed) => {
-            CaptureError::Transient(format!("{server}: {doing}: the server closed the connection"))
-        }
+        Error::Driver(DriverError::ConnectionClosed) => closed(&server, doing),
+        Error::Driver(DriverError::UnknownAuthPlugin { name }) => no_such_login(config, name),
+        Error::Driver(DriverError::CleartextPluginDisabled) => no_such_login(config, "mysql_clear_password"),
+        Error::Driver(DriverError::MysqlOldPasswordDisabled) => no_such_login(config, "mysql_old_password"),
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => CaptureError::Transient(format!("{server}: {doing}: {error}")),
     }
+}
+
+fn closed(server: &str, doing: &str) -> CaptureError {
+    CaptureError::Transient(format!("{server}: {doing}: the connection was closed; check that the server runs, and the network"))
+}
+
+/// A right that is not there, as the server says it.
+pub fn lacks(config: &Config, right: &str, message: &str) -> CaptureError {
+    CaptureError::Refused(format!(
+        "{}: user `{}` lacks the right {right} ({message}); `instar check` prints the GRANT statements",
+        config.server(),
+        config.user
+    ))
+}
+
+fn no_such_login(config: &Config, plugin: &str) -> CaptureError {
+    let user = &config.user;
+    CaptureError::Refused(format!(
+        "{}: user `{user}` logs in by {plugin}, which is not supported; on MySQL: ALTER USER `{user}` IDENTIFIED WITH caching_sha2_password BY '…'; \
+         on MariaDB: ALTER USER `{user}` IDENTIFIED VIA ed25519 USING PASSWORD('…'), or mysql_native_password",
+        config.server()
+    ))
+}
+
+/// What TLS itself says, however deep the driver has it.
+fn tls_problem(error: &Error) -> Option<&TlsError> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref()?.downcast_ref());
+        if let Some(problem) = inner.or_else(|| error.downcast_ref()) {
+            return Some(problem);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn tls_failed(server: &str, doing: &str, problem: &TlsError) -> CaptureError {
+    let remedy = match problem {
+        TlsError::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
+            "give source.url a name that the server's certificate has, or set source.tls.mode: verify-ca"
+        }
+        TlsError::InvalidCertificate(_) => "set source.tls.ca to the authority that signed the server's certificate, and look at its dates",
+        TlsError::AlertReceived(_) => "set source.tls.certificate and source.tls.key to what the server asks of its clients",
+        // Cut off, or no TLS at all.
+        _ => return CaptureError::Transient(format!("{server}: {doing}: TLS fails ({problem})")),
+    };
+    CaptureError::Refused(format!("{server}: {doing}: TLS fails ({problem}); {remedy}"))
 }
 
 fn refused_by_server(config: &Config, doing: &str, error: &ServerError) -> CaptureError {
     let (server, user) = (config.server(), &config.user);
     let ServerError { code, message, .. } = error;
     match code {
+        // The server does not say which of these it is.
         1045 | 1698 => CaptureError::Refused(format!(
-            "{server}: user `{user}` is refused ({message}); correct user and password in source.url, or create the user on the server"
+            "{server}: user `{user}` is refused ({message}); correct user and password in source.url, or create the user on the server{}",
+            match config.tls_mode() {
+                TlsMode::Disable =>
+                    "; an account that REQUIREs SSL or X509, or a server with require_secure_transport, needs source.tls.mode: require",
+                TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull =>
+                    "; an account that REQUIREs X509 needs source.tls.certificate and source.tls.key",
+            }
         )),
+        3159 => {
+            CaptureError::Refused(format!("{server}: the server takes connections with TLS only ({message}); set source.tls.mode: require"))
+        }
         1130 => CaptureError::Refused(format!("{server}: this host may not connect ({message}); create user `{user}` for this host")),
-        1044 | 1142 | 1143 | 1227 | 1370 => CaptureError::Refused(format!(
-            "{server}: user `{user}` lacks a right for {doing} ({message}); GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{user}`"
-        )),
+        1044 | 1142 | 1143 | 1227 | 1370 => lacks(config, &format!("for {doing}"), message),
+        1236 if message.contains("same server_uuid/server_id") => CaptureError::Stop {
+            message: format!(
+                "{server}: another reader of the log presents itself as server {} too ({message}); give source.server_id a number that no \
+                 server and no replica uses",
+                config.server_id
+            ),
+        },
         1236 => CaptureError::Stop {
             message: format!(
                 "{server}: the log cannot be read from the stored position ({message}); where its files are purged, reload all tables and keep the log longer (binlog_expire_logs_seconds)"

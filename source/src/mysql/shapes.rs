@@ -41,7 +41,7 @@ struct Skip {
 
 #[derive(Debug, Clone, Default)]
 pub struct Shapes {
-    /// The log names columns: a column that moves is noticed.
+    /// The log names columns, as far as it was read: a column that moves is noticed.
     full_metadata: bool,
     mapping: Mapping,
     /// Every table whose shape is known, captured or not.
@@ -60,6 +60,11 @@ pub struct Shapes {
 impl Shapes {
     pub fn new(full_metadata: bool, mapping: Mapping) -> Self {
         Self { full_metadata, mapping, ..Self::default() }
+    }
+
+    /// What the log itself shows: the server's setting may change while it is read. Whether that is news.
+    pub fn named(&mut self, full_metadata: bool) -> bool {
+        std::mem::replace(&mut self.full_metadata, full_metadata) != full_metadata
     }
 
     /// Another number whenever a shape may have changed.
@@ -153,7 +158,7 @@ impl Shapes {
             Parsed::Nothing => Verdict::Nothing,
             Parsed::Transaction(control) => Verdict::Transaction(control),
             Parsed::RowChange { tables } => {
-                let what = "rows were changed by a statement, not by row events: set binlog_format=ROW for every session, then reload";
+                let what = "rows were changed by a statement, not by row events: SET GLOBAL binlog_format = 'ROW' on the source and in every session, then reload";
                 self.stand_or_forget(&tables, session, what, false)
             }
             Parsed::Unknown { tables, why } => {
@@ -291,7 +296,7 @@ impl Shapes {
             return None;
         }
         let message = format!(
-            "the statement moves columns of {}, and the log does not name columns; SET GLOBAL binlog_row_metadata = FULL on the source, then reload",
+            "the statement moves columns of {}, and the log does not name columns; SET GLOBAL binlog_row_metadata = 'FULL' on the source, then reload",
             names(&tables)
         );
         Some(Verdict::Stand { tables, message })

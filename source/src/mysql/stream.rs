@@ -14,6 +14,7 @@ use mysql_async::{
     prelude::Queryable,
 };
 use schemas::table::{Table, TableId};
+use tokio::time::Instant;
 
 use super::{
     config::Config,
@@ -44,6 +45,8 @@ pub struct Stream {
     events: BinlogStream,
     /// Whether the pipeline's lock was lost.
     lock: Option<Arc<AtomicBool>>,
+    /// When something came last. Waiting is broken off and taken up again many times before a dead connection shows.
+    heard: Instant,
     /// An event that came without waiting.
     ahead: Option<Result<Event, CaptureError>>,
     groups: Groups,
@@ -111,10 +114,16 @@ impl Stream {
                 request = request.with_filename(start.file.as_bytes()).with_pos(start.offset);
             }
         }
-        let events = conn.get_binlog_stream(request).await.map_err(fail)?;
+        let events = conn.get_binlog_stream(request).await.map_err(|error| match &error {
+            // We are in: what is denied is the log.
+            mysql_async::Error::Server(denied) if denied.code == 1045 => server::lacks(&config, "REPLICATION SLAVE", &denied.message),
+            _ => fail(error),
+        })?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
         let groups = Groups::new(Arc::clone(&server), require, from.clone(), tables, config.mapping.clone(), config.folder.clone());
-        let mut stream = Self { config, server, events, lock, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
+        let heard = Instant::now();
+        let mut stream =
+            Self { config, server, events, lock, heard, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
         // The server says only with the first event whether it has the place: one that is gone is known before anything is read.
         let first = stream.receive().await.map_err(|error| missing(error, &from, &start))?;
         stream.ahead = Some(Ok(first));
@@ -131,8 +140,11 @@ impl Stream {
             return ahead;
         }
         let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE;
-        match tokio::time::timeout(patience, self.events.next()).await {
-            Ok(next) => self.take(next),
+        match tokio::time::timeout_at(self.heard + patience, self.events.next()).await {
+            Ok(next) => {
+                self.heard = Instant::now();
+                self.take(next)
+            }
             Err(_) => Err(CaptureError::Transient(format!(
                 "{}: nothing came from the log for {patience:?}, not even a heartbeat",
                 self.config.server()
@@ -184,6 +196,7 @@ impl Stream {
         if self.ahead.is_none()
             && let Some(next) = self.events.next().now_or_never()
         {
+            self.heard = Instant::now();
             self.ahead = Some(self.take(next));
         }
     }

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod accept;
 mod apart;
 mod bad_input;
 mod broker;
 mod change;
 mod change_list;
 mod command;
+mod connection;
 mod copy;
 mod crash;
 mod load;
@@ -18,6 +20,8 @@ mod order;
 mod outage;
 mod readers;
 mod restart;
+mod right;
+mod setting;
 mod terminal;
 mod way_out;
 mod world;

@@ -74,15 +74,15 @@ async fn runs(process: &Process) {
     .await;
 }
 
-/// Rows that keep coming, in small transactions over both tables.
-struct Flow {
+/// Rows that keep coming, in small transactions over both tables: `t (id AUTO_INCREMENT, v)` and `keyless (v, n)`.
+pub struct Flow {
     end: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Flow {
-    async fn start(world: &World) -> Flow {
+    pub async fn start(world: &World) -> Flow {
         let (end, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut session = world.session().await;
         let (ended, counted) = (end.clone(), rounds.clone());
@@ -102,12 +102,12 @@ impl Flow {
     }
 
     /// Waits for so many more transactions.
-    async fn more(&self, transactions: u64) {
+    pub async fn more(&self, transactions: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + transactions;
         eventually("rows flow", PATIENCE, async || self.rounds.load(Ordering::Relaxed) >= goal).await;
     }
 
-    async fn end(self) {
+    pub async fn end(self) {
         self.end.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
     }

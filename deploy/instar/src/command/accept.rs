@@ -2,7 +2,7 @@
 
 use source::capture::Command;
 
-use super::{load, optional_table, tell_source};
+use super::{load, optional_table, person, tell_source};
 use crate::{
     cli::Accept,
     exit::{Exit, Failure},
@@ -11,5 +11,5 @@ use crate::{
 pub async fn run(args: Accept) -> Result<Exit, Failure> {
     let pipeline = load(&args.file)?;
     let table = optional_table(&pipeline, args.table.as_deref())?.map(|t| t.to_string());
-    tell_source(pipeline, &Command::Accept { table }, "accept", args.output).await
+    tell_source(pipeline, &Command::Accept { table, at: args.at, by: Some(person()) }, "accept", args.output).await
 }

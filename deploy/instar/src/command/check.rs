@@ -12,13 +12,17 @@ use crate::{
 pub async fn run(args: Check) -> Result<Exit, Failure> {
     let pipeline = load(&args.file)?;
     let problems = preflight::problems(&pipeline).await;
+    let grants = preflight::grants(&pipeline).await;
     let fatal = problems.iter().filter(|p| p.fatal).count();
     if args.output.json {
-        let list: Vec<_> = problems.iter().map(|p| json!({ "fatal": p.fatal, "what": p.what, "remedy": p.remedy })).collect();
-        output::print_json(&json!({ "pipeline": pipeline.name, "problems": list }))?;
+        let list: Vec<_> = problems.iter().map(|p| json!({ "fatal": p.fatal, "what": p.what, "remedy": p.remedy, "sql": p.sql })).collect();
+        output::print_json(&json!({ "pipeline": pipeline.name, "problems": list, "grants": grants }))?;
     } else {
         for problem in &problems {
             output::print(&preflight::line(problem))?;
+        }
+        if !grants.is_empty() {
+            output::print(&format!("the source's account needs these rights, and no more:\n  {}", grants.join("\n  ")))?;
         }
         let verdict = if fatal == 0 { "ready to run".to_owned() } else { format!("{fatal} problem(s) to mend") };
         output::print(&format!("{}: {verdict}", pipeline.name))?;

@@ -102,3 +102,8 @@ async fn tell_source(pipeline: Pipeline, command: &CaptureCommand, what: &str, o
     }
     Ok(Exit::Fine)
 }
+
+/// Who decides, for the audit log.
+fn person() -> String {
+    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into())
+}

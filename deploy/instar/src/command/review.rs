@@ -10,7 +10,7 @@ use sink::{
     review::{approve, cards_text},
 };
 
-use super::{load, named_sink, table};
+use super::{load, named_sink, person, table};
 use crate::{
     cli::{Output, Review, ReviewTable},
     desk,
@@ -62,11 +62,6 @@ async fn decide(review: ReviewTable, approval: Approval, done: &str) -> Result<E
     let target = PostgresTarget::new(&pipeline.name, sink).map_err(|e| Failure::error(e.to_string()))?;
     approve(&target, &id, approval, &person()).await.map_err(|e| Failure::error(e.to_string()))?;
     report(&id, &sink.name, done, review.output)
-}
-
-/// Who decides, for the audit log.
-fn person() -> String {
-    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into())
 }
 
 fn report(id: &TableId, sink: &str, done: &str, output: Output) -> Result<Exit, Failure> {

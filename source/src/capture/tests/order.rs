@@ -236,7 +236,7 @@ async fn commands_that_are_none_are_passed_over() {
     let mut world = World::new(server(3), &["orders"]);
     world.until_caught_up().await;
     world.reload("unknown");
-    world.command(&Command::Accept { table: None });
+    world.command(&Command::Accept { table: None, at: None, by: None });
     world.until(|_| true).await;
     world.reload("orders");
     world.until(|s| s.epoch == 2).await;

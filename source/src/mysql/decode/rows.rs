@@ -286,8 +286,9 @@ impl Encoder {
         plan.put(&plan.fields.key, data, cells, key, &mut self.scratch, |name| missing = Some(name))
             .map_err(|misfit| stop(rows, &misfit, "a key that cannot be read"))?;
         if let Some(name) = missing {
-            let problem =
-                format!("the row image lacks the key column `{name}`; set binlog_row_image=FULL on the source and reload the table");
+            let problem = format!(
+                "the row image lacks the key column `{name}`; SET GLOBAL binlog_row_image = 'FULL' on the source and in every session, then reload the table"
+            );
             return Err(broken(rows, &problem));
         }
         plan.put(&plan.fields.image, data, cells, image, &mut self.scratch, |name| absent.push(name))

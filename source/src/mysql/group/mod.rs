@@ -433,6 +433,10 @@ impl Groups {
         let judged = self.shapes.follows(&map.table) && self.group.as_ref().is_none_or(|group| !group.again);
         if judged {
             self.judge(&map)?;
+            if self.shapes.named(map.is_full()) {
+                let (table, named) = (map.table.to_string(), map.is_full());
+                tracing::warn!(table, named, "binlog_row_metadata was changed on the source: whether the log names columns");
+            }
         }
         self.maps.insert(id, Mapped { body: event.body.clone(), map, agrees: generation.filter(|_| judged) });
         Ok(())
@@ -443,7 +447,7 @@ impl Groups {
         let shape = self.shapes.shape(&map.table).ok_or_else(|| stand(format!("{}: its shape is not known here; reload it", map.table)))?;
         if self.require_metadata && !map.is_full() {
             return Err(stand(format!(
-                "{}: the log lacks column names, which source.row_metadata: require asks for; SET GLOBAL binlog_row_metadata = FULL",
+                "{}: the log lacks column names, which source.row_metadata: require asks for; SET GLOBAL binlog_row_metadata = 'FULL' on the source, then reload the table",
                 map.table
             )));
         }

@@ -33,7 +33,7 @@ impl KafkaPublisher {
 }
 
 fn problem(what: String, remedy: &str) -> Problem {
-    Problem { fatal: true, what, remedy: remedy.to_owned() }
+    Problem { fatal: true, what, remedy: remedy.to_owned(), sql: Vec::new() }
 }
 
 fn brokers(topics: &KafkaTopics, prefix: &str) -> Vec<Problem> {
