@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use schemas::{
+    charset::Charsets,
     ddl::mysql::Context,
     table::TableId,
     wire::{codec::put_long, envelope::Op, row::RowSchema},
@@ -17,7 +18,6 @@ use source::{
     error::CaptureError,
     mysql::{
         decode::{
-            charset::Charsets,
             collation::Collations,
             plan::{Fields, Plan},
             rows::Encoder,
@@ -82,7 +82,7 @@ fn groups_from(mariadb: bool, from: &str) -> Groups {
         gtids: true,
         full_metadata: true,
         collations,
-        charsets: Charsets::default(),
+        charsets: Arc::default(),
         context,
     };
     Groups::new(Arc::new(server), true, Position::parse(from).unwrap(), Vec::new(), Mapping::default())

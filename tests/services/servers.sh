@@ -3,7 +3,11 @@
 # A server with one address gives INSTAR_TEST_<NAME>; one with more (listeners, certificates) says by `env` what it gives.
 server_script() {
   script=("$(dirname "${BASH_SOURCE[0]}")/$1.sh")
-  [ "$1" != registry_secured ] || script=(env REGISTRY_SECURED=1 "$(dirname "${BASH_SOURCE[0]}")/registry.sh")
+  case $1 in
+    registry_secured) script=(env REGISTRY_SECURED=1 "$(dirname "${BASH_SOURCE[0]}")/registry.sh") ;;
+    # MariaDB 11.8: the one of the next Debian release.
+    mariadb_11) script=(env MARIADB_SUITE=trixie MARIADB_NAME=mariadb_11 MARIADB_PORT="${MARIADB_11_PORT:-23308}" "$(dirname "${BASH_SOURCE[0]}")/mariadb.sh") ;;
+  esac
 }
 servers() {
   local name script variables variable

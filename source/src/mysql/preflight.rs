@@ -27,7 +27,7 @@ const RETENTION: u64 = 86_400;
 /// Where the server cannot be asked at all.
 pub async fn preflight(config: &Config) -> Result<Vec<Problem>, CaptureError> {
     let mut conn = connect(config, Purpose::Catalog).await?;
-    let server = inspect(config, &mut conn).await?;
+    let server = inspect(config, &mut conn, None).await?;
     let mut check = Check { config, server: &server, problems: Vec::new() };
     check.version();
     check.log(&mut conn).await.map_err(|error| failed(config, "reading the server's settings", &error))?;

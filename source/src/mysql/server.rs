@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use mysql_async::{Conn, DriverError, Error, Row, ServerError, prelude::Queryable};
-use schemas::ddl::mysql::Context;
+use mysql_async::{Conn, DriverError, Error, ServerError, prelude::Queryable};
+use schemas::{charset::Charsets, ddl::mysql::Context};
 
 use super::{
+    charset,
     config::Config,
-    decode::{charset::Charsets, collation::Collations, query::Query},
+    decode::{collation::Collations, query::Query},
 };
 use crate::error::CaptureError;
 
@@ -23,7 +24,7 @@ pub struct Server {
     pub gtids: bool,
     pub full_metadata: bool,
     pub collations: Collations,
-    pub charsets: Charsets,
+    pub charsets: Arc<Charsets>,
     pub context: Context,
 }
 
@@ -128,8 +129,8 @@ fn refused_by_server(config: &Config, doing: &str, error: &ServerError) -> Captu
     }
 }
 
-/// Reads what does not change.
-pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, CaptureError> {
+/// Reads what does not change. What is `known` of the same server is not read again where it takes long.
+pub async fn inspect(config: &Config, conn: &mut Conn, known: Option<&Server>) -> Result<Arc<Server>, CaptureError> {
     let fail = |error: Error| failed(config, "reading the server's settings", &error);
     let version: String = first(conn, "SELECT VERSION()").await.map_err(fail)?.unwrap_or_default();
     let mariadb = version.to_lowercase().contains("mariadb");
@@ -142,11 +143,16 @@ pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, Ca
     };
     let metadata: String = variable(conn, "binlog_row_metadata").await.map_err(fail)?.unwrap_or_default();
     let collations = collations(conn, mariadb).await.map_err(fail)?;
-    let charsets = single_byte_tables(conn).await.map_err(fail)?;
+    let same = known.filter(|known| known.version == number && known.mariadb == mariadb && known.identity == identity);
+    let charsets = match same {
+        Some(known) => Arc::clone(&known.charsets),
+        None => Arc::new(charset::read(conn).await.map_err(fail)?),
+    };
     let databases: Vec<(String, String)> =
         conn.query("SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA").await.map_err(fail)?;
     let databases: BTreeMap<String, String> = databases.into_iter().collect();
     let mut context = Context::new(mariadb, number);
+    context.charsets = Arc::clone(&charsets);
     context.server_collation = first(conn, "SELECT @@GLOBAL.collation_server").await.map_err(fail)?.unwrap_or(context.server_collation);
     context.lower_case_table_names = first::<u8>(conn, "SELECT @@lower_case_table_names").await.map_err(fail)?.unwrap_or_default();
     context.database_collations = databases;
@@ -192,36 +198,6 @@ async fn collations(conn: &mut Conn, mariadb: bool) -> Result<Collations, Error>
         collations.add(id, &name, charset.as_deref().unwrap_or_default());
     }
     Ok(collations)
-}
-
-/// What each byte is in each single-byte character set, as the server itself converts it.
-async fn single_byte_tables(conn: &mut Conn) -> Result<Charsets, Error> {
-    let names: Vec<String> = conn
-        .query("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE MAXLEN = 1 AND CHARACTER_SET_NAME NOT IN ('binary', 'ascii')")
-        .await?;
-    let mut charsets = Charsets::default();
-    for name in names {
-        let columns: Vec<String> = (0..256).map(|byte| format!("HEX(CONVERT(_{name} X'{byte:02X}' USING utf8mb4))")).collect();
-        let row: Option<Row> = conn.query_first(format!("SELECT {}", columns.join(", "))).await?;
-        let mut table = [None; 256];
-        if let Some(row) = row {
-            for (byte, slot) in table.iter_mut().enumerate() {
-                *slot = row.get::<Option<String>, _>(byte).flatten().and_then(|hex| character(&hex, byte));
-            }
-        }
-        charsets.add_table(&name, table);
-    }
-    Ok(charsets)
-}
-
-/// One character from the hexadecimal form of its UTF-8. The server gives '?' for bytes that are no character.
-fn character(hex: &str, byte: usize) -> Option<char> {
-    let bytes: Vec<u8> = (0..hex.len() / 2).filter_map(|i| u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()).collect();
-    let text = String::from_utf8(bytes).ok()?;
-    let mut chars = text.chars();
-    let first = chars.next()?;
-    let replaced = first == '?' && byte != usize::from(b'?');
-    (chars.next().is_none() && !replaced).then_some(first)
 }
 
 #[cfg(test)]

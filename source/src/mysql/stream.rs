@@ -13,12 +13,14 @@ use mysql_async::{
     binlog::{BinlogChecksumAlg, events::GtidEvent},
     prelude::Queryable,
 };
-use schemas::table::{Table, TableId};
+use schemas::{
+    charset::Charsets,
+    table::{Table, TableId},
+};
 
 use super::{
     config::Config,
     decode::{
-        charset::Charsets,
         gtid::{MySqlGtid, uuid_text},
         plan::{Fields, Plan},
         rows::{Encoder, Rows},

@@ -28,6 +28,8 @@ static NEXT_READER: AtomicU32 = AtomicU32::new(700_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     MariaDb,
+    /// 11.8.
+    MariaDb11,
     MySql,
 }
 
@@ -41,6 +43,7 @@ pub struct World {
 fn address(flavour: Flavour) -> Option<String> {
     let name = match flavour {
         Flavour::MariaDb => "INSTAR_TEST_MARIADB",
+        Flavour::MariaDb11 => "INSTAR_TEST_MARIADB_11",
         Flavour::MySql => "INSTAR_TEST_MYSQL",
     };
     match std::env::var(name) {

@@ -1,8 +1,8 @@
 //! The settings a statement was written under.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::table::TableId;
+use crate::{charset::Charsets, table::TableId};
 
 /// Bits of `sql_mode`, as the log's status variable carries them.
 pub mod mode {
@@ -33,6 +33,8 @@ pub struct Context {
     pub charset: String,
     /// The character set of `collation_connection`: what string literals become.
     pub connection_charset: String,
+    /// The server's character sets.
+    pub charsets: Arc<Charsets>,
     /// What unqualified names belong to; empty where the session had none.
     pub default_database: String,
     pub server_collation: String,
@@ -58,6 +60,7 @@ impl Context {
             sql_mode: mode::STRICT_TRANS_TABLES,
             charset: "utf8mb4".into(),
             connection_charset: "utf8mb4".into(),
+            charsets: Arc::default(),
             default_database: String::new(),
             server_collation: if mariadb { "utf8mb4_general_ci" } else { "utf8mb4_0900_ai_ci" }.into(),
             database_collation: None,

@@ -91,10 +91,12 @@ pub(super) fn zero_moment(precision: u8) -> String {
 }
 
 fn client_text(bytes: &[u8], introducer: Option<&String>, context: &Context) -> Result<String, Fault> {
-    let charset = introducer.unwrap_or(&context.charset);
-    // A multi-byte client text was made UTF-8 before it was read.
-    let charset = if introducer.is_none() && !charset::ascii_bytes_are_ascii(charset) { "utf8mb4" } else { charset };
-    charset::decode(charset, bytes).map(std::borrow::Cow::into_owned).ok_or_else(|| format!("a default is not readable as {charset}"))
+    let charset = introducer.map_or_else(|| charset::of_text(context), String::as_str);
+    context
+        .charsets
+        .decode(charset, bytes)
+        .map(std::borrow::Cow::into_owned)
+        .ok_or_else(|| format!("a default is not readable as {charset}"))
 }
 
 /// A literal as the text of a number, date or address.
@@ -150,7 +152,7 @@ fn words(literal: &Literal, own: &Charset, context: &Context) -> Result<String, 
         }
         Literal::Bits(digits) => client_text(&bit_bytes(digits), Some(&own.charset), context)?,
     };
-    if own.charset != "binary" && charset::encode(&own.charset, &text).is_none() {
+    if own.charset != "binary" && !context.charsets.decoder(&own.charset).is_some_and(|decoder| decoder.has(&text)) {
         return Err(format!("a default has characters that {} has not, or whose table is not known here", own.charset));
     }
     Ok(text)
@@ -187,7 +189,9 @@ fn bytes(literal: &Literal, length: u32, context: &Context) -> Result<Vec<u8>, F
                 bytes.clone()
             } else {
                 let text = client_text(bytes, None, context)?;
-                charset::encode(&context.connection_charset, &text)
+                let decoder = context.charsets.decoder(&context.connection_charset);
+                decoder
+                    .and_then(|decoder| decoder.encode(&text))
                     .ok_or_else(|| format!("a default has characters that {} has not", context.connection_charset))?
             }
         }

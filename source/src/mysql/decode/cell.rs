@@ -1,15 +1,14 @@
 //! One column's values: from the log's bytes to Avro.
 
 use schemas::{
+    charset::{Charsets, Decoder},
     native::mysql::{Native, zerofill_width},
     types::Repr,
     wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, put_long},
 };
 
 use super::{
-    Malformed, Unfit, charset,
-    charset::{Charsets, Decoder},
-    compressed,
+    Malformed, Unfit, charset, compressed,
     cursor::{big, little},
     decimal, json,
     layout::{Physical, code},
@@ -143,8 +142,8 @@ impl Codec {
                 (0, 0) => DateTime::default().put_micros(out, *precision)?,
                 (seconds, micros) => put_long(out, i64::from(seconds) * 1_000_000 + i64::from(micros)),
             },
-            Codec::Text { decoder, compressed: false } => decoder.put(out, bytes)?,
-            Codec::Text { decoder, compressed: true } => decoder.put(out, compressed::column(bytes, &mut scratch.bytes)?)?,
+            Codec::Text { decoder, compressed: false } => charset::put(out, decoder, bytes)?,
+            Codec::Text { decoder, compressed: true } => charset::put(out, decoder, compressed::column(bytes, &mut scratch.bytes)?)?,
             Codec::Binary { length } => put_padded(out, bytes, *length),
             Codec::Bytes { compressed: false } => put_bytes(out, bytes),
             Codec::Bytes { compressed: true } => put_bytes(out, compressed::column(bytes, &mut scratch.bytes)?),
