@@ -17,6 +17,8 @@ pub struct Column {
     /// Type, character set and nullability, as CREATE TABLE takes them.
     pub declaration: String,
     pub nullable: bool,
+    /// A date whose values may be zero, partial or impossible: it is to be published as text.
+    pub zeros: bool,
     kind: Kind,
 }
 
@@ -81,8 +83,16 @@ enum Kind {
 }
 
 /// What a session may be set to without another meaning of the literals here.
-pub const SQL_MODES: [&str; 6] =
-    ["", "NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "PAD_CHAR_TO_FULL_LENGTH", "NO_ZERO_DATE,NO_ZERO_IN_DATE", "PIPES_AS_CONCAT,IGNORE_SPACE"];
+pub const SQL_MODES: [&str; 7] = [
+    "",
+    "NO_BACKSLASH_ESCAPES",
+    "ANSI_QUOTES",
+    "PAD_CHAR_TO_FULL_LENGTH",
+    "NO_ZERO_DATE,NO_ZERO_IN_DATE",
+    "ALLOW_INVALID_DATES",
+    "PIPES_AS_CONCAT,IGNORE_SPACE",
+];
+const ZEROS: [&str; 5] = ["'0000-00-00'", "'2020-00-15'", "'2020-02-00'", "'2023-02-31'", "'0000-01-01'"];
 pub const TIME_ZONES: [&str; 4] = ["+00:00", "SYSTEM", "-11:30", "+05:45"];
 
 /// Character sets, each with texts that it has. What a set lacks the server makes a question mark.
@@ -141,7 +151,8 @@ fn column(random: &mut Random, server: Server, number: usize) -> Column {
     let nullable = !random.one_in(4);
     // A TIMESTAMP without a word on it is NOT NULL on some servers.
     let declaration = format!("{declared} {}", if nullable { "NULL" } else { "NOT NULL" });
-    Column { name: format!("c{number}"), declaration, nullable, kind }
+    let zeros = matches!(kind, Kind::Date | Kind::DateTime { .. } | Kind::Timestamp { .. }) && random.one_in(3);
+    Column { name: format!("c{number}"), declaration, nullable, zeros, kind }
 }
 
 fn kind(random: &mut Random, server: Server) -> (Kind, String) {
@@ -280,17 +291,13 @@ fn special(random: &mut Random, server: Server) -> (Kind, String) {
 }
 
 impl Column {
-    /// Of date and time, without zero and impossible dates.
-    pub fn is_date(&self) -> bool {
-        matches!(self.kind, Kind::Date | Kind::DateTime { .. } | Kind::Timestamp { .. })
-    }
-
     /// An expression that gives a value, NULL now and then.
     pub fn value(&self, random: &mut Random) -> String {
         if self.nullable && random.one_in(8) {
             return "NULL".into();
         }
         match &self.kind {
+            _ if self.zeros && random.one_in(3) => word(random, &ZEROS).to_owned(),
             Kind::Integer { bits, unsigned } => integer_value(random, *bits, *unsigned),
             Kind::Decimal { precision, scale, unsigned } => decimal_value(random, *precision, *scale, *unsigned),
             Kind::Float { digits: Some((m, d)), unsigned } => decimal_value(random, *m, *d, *unsigned),
@@ -314,6 +321,42 @@ impl Column {
             Kind::Geometry { of } => geometry_value(random, of),
             Kind::Vector { dimensions, mysql } => vector_value(random, *dimensions, *mysql),
         }
+    }
+}
+
+impl Column {
+    /// A literal as a default, for a session of this mode. None: the type takes none.
+    pub fn default(&self, random: &mut Random, mode: &str) -> Option<String> {
+        let quoted = |text: &str| {
+            let text = text.replace('\'', "''");
+            format!("'{}'", if mode.contains("NO_BACKSLASH_ESCAPES") { text } else { text.replace('\\', "\\\\") })
+        };
+        Some(match &self.kind {
+            Kind::Text { characters: 256.., .. } | Kind::Json | Kind::Geometry { .. } | Kind::Vector { .. } => return None,
+            Kind::Text { characters, charset } => match random.below(4) {
+                0 => word(random, &["_latin1 X'E980'", "_utf8mb4 X'C3A9'", "_latin1'a'", "X'41'", "_binary'b'", "5"]).to_owned(),
+                _ => quoted(&characters_of(random, (*characters).min(9), charset)),
+            },
+            Kind::Enum { labels } => quoted(&format!("l{}", labels - 1)),
+            Kind::Set { labels } => quoted(&format!("l{},l{}", labels - 1, labels - 1)),
+            Kind::Integer { .. } | Kind::Decimal { .. } if random.one_in(3) => {
+                word(random, &["TRUE", "0x0a", "b'11'", "' 7'", "1.4e0", "'1.5'", "-0"]).to_owned()
+            }
+            Kind::Integer { .. }
+            | Kind::Decimal { .. }
+            | Kind::Float { .. }
+            | Kind::Double { .. }
+            | Kind::Bit { .. }
+            | Kind::Year
+            | Kind::Date
+            | Kind::Time { .. }
+            | Kind::DateTime { .. }
+            | Kind::Timestamp { .. }
+            | Kind::Bytes { .. }
+            | Kind::Uuid
+            | Kind::Inet4
+            | Kind::Inet6 => self.value(random),
+        })
     }
 }
 
@@ -421,15 +464,18 @@ fn timestamp_value(random: &mut Random, precision: u64, last: u64) -> String {
 }
 
 fn text_value(random: &mut Random, characters: u64, charset: &str) -> String {
-    let own: &[&str] = CHARSETS.iter().find(|(name, _)| *name == charset).map_or(&["😀", "é", "你"], |(_, own)| own);
     let length = match random.below(6) {
         0 => 0,
         1 => characters,
         _ => random.below(characters.min(30) + 1),
     };
     let length = if characters > 255 && length == characters { 4000.min(characters) } else { length };
-    let text: String = (0..length).map(|_| if random.one_in(2) { *random.pick(own) } else { *random.pick(&EVERYWHERE) }).collect();
-    literal(&text)
+    literal(&characters_of(random, length, charset))
+}
+
+fn characters_of(random: &mut Random, count: u64, charset: &str) -> String {
+    let own: &[&str] = CHARSETS.iter().find(|(name, _)| *name == charset).map_or(&["😀", "é", "你"], |(_, own)| own);
+    (0..count).map(|_| if random.one_in(2) { *random.pick(own) } else { *random.pick(&EVERYWHERE) }).collect()
 }
 
 /// Text as a literal that no mode reads otherwise.

@@ -18,5 +18,6 @@ mod outage;
 mod readers;
 mod restart;
 mod terminal;
+mod values;
 mod way_out;
 mod world;

@@ -29,8 +29,14 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Decimal { precision, scale, unsigned } => {
             Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?)
         }
-        Native::Float { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, true)?),
-        Native::Double { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, false)?),
+        Native::Float { unsigned, digits } => {
+            let value = number::float(&plain(literal, context)?, *digits, *unsigned, true)?;
+            Value::Float(zero_without_sign(value, literal, context))
+        }
+        Native::Double { unsigned, digits } => {
+            let value = number::float(&plain(literal, context)?, *digits, *unsigned, false)?;
+            Value::Float(zero_without_sign(value, literal, context))
+        }
         Native::Bit { length } => Value::Bytes(bits(literal, *length, context)?),
         Native::Year => Value::Integer(number::year(&plain(literal, context)?, matches!(literal, Literal::Text { .. }))?),
         Native::Date => temporal::date(&plain(literal, context)?, context)?,
@@ -59,6 +65,16 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Geometry { .. } | Native::Vector { .. } => return Err("a literal default of this type is not understood".into()),
     };
     Ok(Some(Default::Constant(value)))
+}
+
+/// Zero keeps its sign in a double alone, which numbers without an exponent are not; in MariaDB's defaults nowhere.
+fn zero_without_sign(value: f64, literal: &Literal, context: &Context) -> f64 {
+    let keeps = match literal {
+        Literal::Number(digits) => digits.contains(['e', 'E']),
+        Literal::Text { .. } => true,
+        Literal::Null | Literal::Boolean(_) | Literal::Hex { .. } | Literal::Bits(_) => false,
+    };
+    if value == 0.0 && (context.mariadb || !keeps) { 0.0 } else { value }
 }
 
 /// What rows get in a NOT NULL column that was added without a default. None: the log does not say.
