@@ -5,8 +5,10 @@ server_script() {
   script=("$(dirname "${BASH_SOURCE[0]}")/$1.sh")
   case $1 in
     registry_secured) script=(env REGISTRY_SECURED=1 "$(dirname "${BASH_SOURCE[0]}")/registry.sh") ;;
-    # MariaDB 11.8: the one of the next Debian release.
-    mariadb_11) script=(env MARIADB_SUITE=trixie MARIADB_NAME=mariadb_11 MARIADB_PORT="${MARIADB_11_PORT:-23308}" "$(dirname "${BASH_SOURCE[0]}")/mariadb.sh") ;;
+    # MariaDB 11.8, the one of the next Debian release, in a zone whose offset changes.
+    mariadb_11)
+      script=(env MARIADB_SUITE=trixie MARIADB_NAME=mariadb_11 "MARIADB_PORT=${MARIADB_11_PORT:-23308}" TZ=CET-1CEST,M3.5.0,M10.5.0/3
+        "$(dirname "${BASH_SOURCE[0]}")/mariadb.sh") ;;
   esac
 }
 servers() {

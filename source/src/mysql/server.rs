@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use mysql_async::{Conn, DriverError, Error, ServerError, prelude::Queryable};
-use schemas::{charset::Charsets, ddl::mysql::Context};
+use schemas::{
+    charset::Charsets,
+    ddl::mysql::{Context, Days, Zone},
+};
 
 use super::{
     charset,
@@ -156,6 +159,7 @@ pub async fn inspect(config: &Config, conn: &mut Conn, known: Option<&Server>) -
     context.server_collation = first(conn, "SELECT @@GLOBAL.collation_server").await.map_err(fail)?.unwrap_or(context.server_collation);
     context.lower_case_table_names = first::<u8>(conn, "SELECT @@lower_case_table_names").await.map_err(fail)?.unwrap_or_default();
     context.database_collations = databases;
+    context.system_zone = system_zone(conn).await.map_err(fail)?;
     let explicit: Option<String> = variable(conn, "explicit_defaults_for_timestamp").await.map_err(fail)?;
     context.explicit_defaults_for_timestamp = explicit.is_none_or(|value| value.eq_ignore_ascii_case("ON"));
     let full_metadata = metadata.eq_ignore_ascii_case("FULL");
@@ -164,6 +168,32 @@ pub async fn inspect(config: &Config, conn: &mut Conn, known: Option<&Server>) -
 
 async fn first<T: mysql_async::prelude::FromRow + Send + 'static>(conn: &mut Conn, sql: &str) -> Result<Option<T>, Error> {
     conn.query_first(sql).await
+}
+
+/// The first day that is looked at in the server's zone, and how many there are: those of a TIMESTAMP of 32 bits.
+const FIRST_DAY: i64 = 1;
+const DAYS: u32 = 24_850;
+
+/// What `time_zone = SYSTEM` is: the server's own offset of each day.
+async fn system_zone(conn: &mut Conn) -> Result<Zone, Error> {
+    if first::<String>(conn, "SELECT @@system_time_zone").await?.is_some_and(|name| name == "UTC") {
+        return Ok(Zone::Fixed(0));
+    }
+    const DIGIT: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
+         UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+    let number = "a.n * 10000 + b.n * 1000 + c.n * 100 + d.n * 10 + e.n";
+    let days = format!(
+        "SELECT {number} AS day, UNIX_TIMESTAMP(DATE'1970-01-01' + INTERVAL {FIRST_DAY} + {number} DAY) AS midnight \
+         FROM {DIGIT} a, {DIGIT} b, {DIGIT} c, {DIGIT} d, {DIGIT} e WHERE {number} < {DAYS}"
+    );
+    conn.query_drop("SET SESSION time_zone = 'SYSTEM', SESSION group_concat_max_len = 16777216").await?;
+    let text: Option<String> = first(conn, &format!("SELECT GROUP_CONCAT(midnight ORDER BY day) FROM ({days}) AS days")).await?;
+    conn.query_drop("SET SESSION time_zone = '+00:00', SESSION group_concat_max_len = DEFAULT").await?;
+    let offset = |(day, midnight): (i64, &str)| i32::try_from(day * 86_400 - midnight.parse::<i64>().ok()?).ok();
+    let midnights: Vec<Option<i32>> = (FIRST_DAY..).zip(text.as_deref().unwrap_or_default().split(',')).map(offset).collect();
+    // A day that is missing would move all that follow.
+    let whole = midnights.len() == DAYS as usize;
+    Ok(if whole { Zone::Days(Arc::new(Days::new(FIRST_DAY, &midnights))) } else { Zone::Unknown })
 }
 
 /// A global variable's value; None where the server does not have it.

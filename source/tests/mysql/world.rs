@@ -33,6 +33,9 @@ pub enum Flavour {
     MySql,
 }
 
+pub const ALL: [Flavour; 3] = [Flavour::MariaDb, Flavour::MariaDb11, Flavour::MySql];
+pub const MARIADBS: [Flavour; 2] = [Flavour::MariaDb, Flavour::MariaDb11];
+
 pub struct World {
     pub database: String,
     pub conn: Conn,

@@ -9,7 +9,7 @@ use super::{
     token::Fault,
 };
 use crate::{
-    native::mysql::{Charset, Native},
+    native::mysql::{Charset, Native, inet6_text},
     table::Default,
     value::Value,
 };
@@ -20,6 +20,9 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
     match literal {
         Literal::Null => return Ok(None),
         Literal::Text { bytes, .. } if bytes.is_empty() && empty_is_null => return Ok(None),
+        _ if context.mariadb && bent(literal, native) => {
+            return Ok(Some(Default::Expression("a literal whose bytes the server keeps as their escapes".into())));
+        }
         _ => {}
     }
     let value = match native {
@@ -41,7 +44,7 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Year => Value::Integer(number::year(&plain(literal, context)?, matches!(literal, Literal::Text { .. }))?),
         Native::Date => temporal::date(&plain(literal, context)?, context)?,
         Native::Time { precision } => temporal::time(&plain(literal, context)?, *precision, context)?,
-        Native::DateTime { precision } => temporal::date_time(&plain(literal, context)?, *precision, 0, context)?,
+        Native::DateTime { precision } => temporal::date_time(&plain(literal, context)?, *precision, context)?,
         Native::Timestamp { precision } => return timestamp(&plain(literal, context)?, *precision, context).map(Some),
         Native::Char { length, charset } => {
             let text = text(literal, charset, u32::from(*length), context)?;
@@ -60,11 +63,17 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Set { labels, charset } => Value::Text(set(&words(literal, charset, context)?, labels, charset)?),
         Native::Json => return json(&plain(literal, context)?).map(Some),
         Native::Uuid => Value::Text(uuid(&plain(literal, context)?)?),
-        Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?),
-        Native::Inet6 => Value::Text(parsed::<std::net::Ipv6Addr>(&plain(literal, context)?, "an INET6 address")?),
+        Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?.to_string()),
+        Native::Inet6 => Value::Text(inet6_text(parsed(&plain(literal, context)?, "an INET6 address")?)),
         Native::Geometry { .. } | Native::Vector { .. } => return Err("a literal default of this type is not understood".into()),
     };
     Ok(Some(Default::Constant(value)))
+}
+
+/// MariaDB keeps the default of a TEXT or BLOB as the text of an expression, and reads `_latin1'\xE9'`, which it wrote itself, as xE9.
+fn bent(literal: &Literal, native: &Native) -> bool {
+    let (Literal::Hex { bytes, introducer: Some(_) } | Literal::Text { bytes, introducer: Some(_) }) = literal else { return false };
+    matches!(native, Native::Text { .. } | Native::Blob { .. }) && !bytes.iter().all(u8::is_ascii_alphanumeric)
 }
 
 /// Zero keeps its sign in a double alone, which numbers without an exponent are not; in MariaDB's defaults nowhere.
@@ -234,9 +243,13 @@ fn set(text: &str, labels: &[String], charset: &Charset) -> Result<String, Fault
 }
 
 fn timestamp(text: &str, precision: u8, context: &Context) -> Result<Default, Fault> {
-    let local = temporal::date_time(text, precision, context.time_zone_offset_seconds.unwrap_or(0), context)?;
-    let known = context.time_zone_offset_seconds.is_some() || matches!(local, Value::Text(_));
-    Ok(if known { Default::Constant(local) } else { Default::Expression(format!("'{text}' in the server's own time zone")) })
+    const DAY: i64 = 86_400_000_000;
+    let local = temporal::date_time(text, precision, context)?;
+    let Value::Micros(micros) = local else { return Ok(Default::Constant(local)) };
+    Ok(match context.time_zone.offset(micros.div_euclid(DAY)) {
+        Some(offset) => Default::Constant(Value::Micros(micros - i64::from(offset) * 1_000_000)),
+        None => Default::Expression(format!("'{text}' in the session's time zone")),
+    })
 }
 
 /// JSON is printed by the server in its own form: only what has no other form is taken as a constant.
@@ -254,6 +267,6 @@ fn uuid(text: &str) -> Result<String, Fault> {
     Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
 }
 
-fn parsed<T: std::str::FromStr + ToString>(text: &str, what: &str) -> Result<String, Fault> {
-    text.parse::<T>().map(|value| value.to_string()).map_err(|_| format!("a default is not understood as {what}"))
+fn parsed<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, Fault> {
+    text.parse().map_err(|_| format!("a default is not understood as {what}"))
 }

@@ -1,8 +1,10 @@
 //! One column's values: from the log's bytes to Avro.
 
+use std::net::Ipv4Addr;
+
 use schemas::{
     charset::{Charsets, Decoder},
-    native::mysql::{Native, zerofill_width},
+    native::mysql::{Native, inet6_text, zerofill_width},
     types::Repr,
     wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, put_long},
 };
@@ -155,8 +157,8 @@ impl Codec {
                 put_bytes(out, &scratch.bytes);
             }
             Codec::Uuid => put_printed(out, &mut scratch.bytes, |out| network::uuid_text(out, padded(bytes))),
-            Codec::Inet4 => put_printed(out, &mut scratch.bytes, |out| network::inet4_text(out, padded(bytes))),
-            Codec::Inet6 => put_printed(out, &mut scratch.bytes, |out| network::inet6_text(out, padded(bytes))),
+            Codec::Inet4 => put_bytes(out, Ipv4Addr::from(padded::<4>(bytes)).to_string().as_bytes()),
+            Codec::Inet6 => put_bytes(out, inet6_text(padded::<16>(bytes).into()).as_bytes()),
             Codec::Printed(printed) => printed.put(out, bytes, physical, &mut scratch.bytes)?,
         }
         Ok(())
