@@ -4,6 +4,7 @@
 
 pub mod capability;
 pub mod change;
+pub mod charset;
 pub mod classify;
 pub mod command;
 pub mod ddl;

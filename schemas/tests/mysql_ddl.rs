@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use proptest::prelude::*;
 use schemas::{
-    ddl::mysql::{Context, Parsed, Statement, apply, mode, parse, table_from_create},
+    ddl::mysql::{Context, Parsed, Statement, Zone, apply, mode, parse, table_from_create},
     table::{Table, TableId},
 };
 
@@ -29,8 +29,8 @@ fn context(line: &str) -> Context {
             ("implicit_timestamps", _) => context.explicit_defaults_for_timestamp = false,
             ("charset", name) => context.charset = name.into(),
             ("database", name) => context.default_database = name.into(),
-            ("offset", "system") => context.time_zone_offset_seconds = None,
-            ("offset", seconds) => context.time_zone_offset_seconds = Some(seconds.parse().unwrap()),
+            ("offset", "system") => context.time_zone = Zone::Unknown,
+            ("offset", seconds) => context.time_zone = Zone::Fixed(seconds.parse().unwrap()),
             (other, _) => panic!("{other} is no setting of a context"),
         }
     }

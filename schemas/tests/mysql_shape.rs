@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use schemas::{
     change::{Fill, Kind, SchemaChange},
+    charset::{Charsets, Table as Characters},
     ddl::mysql::{Context, Effect, Parsed, Refusal, apply, parse, table_from_create},
     native::{Native, mysql},
     table::{ColumnId, Default, Table, TableId},
@@ -153,8 +154,19 @@ fn the_default_collation_of_utf8mb4_is_the_servers_own() {
 fn a_text_in_another_client_charset_is_read_in_it() {
     let before = table("CREATE TABLE t (id INT)");
     let known = BTreeMap::from([(before.id.clone(), before)]);
+    let mut charsets = Charsets::default();
+    let ascii = (0..0x80).map(|byte| (vec![byte], char::from(byte)));
+    // The second byte of this character is a backslash.
+    charsets.add("sjis", Characters::new(ascii.chain([(b"\x95\x5c".to_vec(), '表')])));
+    let charsets = Arc::new(charsets);
+    let context = |charset: &str| Context {
+        charset: charset.into(),
+        connection_charset: charset.into(),
+        charsets: Arc::clone(&charsets),
+        ..context(true)
+    };
     let fill = |charset: &str, text: &[u8]| {
-        let context = Context { charset: charset.into(), connection_charset: charset.into(), ..context(true) };
+        let context = context(charset);
         let Parsed::Tables(statement) = parse(text, &context) else { panic!("not read") };
         match apply(&statement, &context, &known).unwrap().remove(0).changes.remove(0) {
             SchemaChange::AddColumn { column, fill: Fill::Constant(value) } => (column.name, value),
@@ -162,13 +174,25 @@ fn a_text_in_another_client_charset_is_read_in_it() {
         }
     };
     assert_eq!(fill("latin1", b"ALTER TABLE t ADD \xe4 VARCHAR(9) NOT NULL DEFAULT '\xe9'"), ("ä".into(), Value::Text("é".into())));
-    // The second byte of this character is a backslash.
     assert_eq!(fill("sjis", b"ALTER TABLE t ADD a VARCHAR(9) NOT NULL DEFAULT '\x95\x5c'"), ("a".into(), Value::Text("表".into())));
     assert_eq!(
         fill("utf8mb4", b"ALTER TABLE t ADD a VARBINARY(9) NOT NULL DEFAULT _binary'\xff\\0'"),
         ("a".into(), Value::Bytes(vec![255, 0]))
     );
     assert_eq!(fill("latin1", b"ALTER TABLE t ADD a VARBINARY(9) NOT NULL DEFAULT '\xe9'"), ("a".into(), Value::Bytes(vec![0xe9])));
+    assert_eq!(
+        fill("sjis", b"ALTER TABLE t ADD a VARCHAR(9) NOT NULL DEFAULT '\x95\x5c' COMMENT '\x95\x5c'"),
+        ("a".into(), Value::Text("表".into()))
+    );
+    for (charset, text) in [
+        ("sjis", &b"ALTER TABLE t ADD a INT COMMENT '\x95\x5d'"[..]),
+        // The text is made UTF-8, and the bytes of the string are not kept.
+        ("sjis", b"ALTER TABLE t ADD a VARBINARY(9) NOT NULL DEFAULT _binary'\x95\x5c'"),
+        ("big5", b"ALTER TABLE t ADD a INT COMMENT '\xa4\xa4'"),
+    ] {
+        let parsed = parse(text, &context(charset));
+        assert!(matches!(parsed, Parsed::Unknown { .. }), "{parsed:?}");
+    }
 }
 
 #[test]

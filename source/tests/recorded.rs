@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use schemas::{
+    charset::Charsets,
     ddl::mysql::Context,
     table::TableId,
     wire::{codec::put_long, envelope::Op, row::RowSchema},
@@ -17,7 +18,6 @@ use source::{
     error::CaptureError,
     mysql::{
         decode::{
-            charset::Charsets,
             collation::Collations,
             plan::{Fields, Plan},
             rows::Encoder,
@@ -86,7 +86,7 @@ fn groups_of(mariadb: bool, from: &str, full_metadata: bool) -> Groups {
         gtids: true,
         full_metadata,
         collations,
-        charsets: Charsets::default(),
+        charsets: Arc::default(),
         context,
     };
     Groups::new(Arc::new(server), full_metadata, Position::parse(from).unwrap(), Vec::new(), Mapping::default(), std::env::temp_dir())

@@ -2,7 +2,7 @@
 # debian_root.sh SUITE FOLDER PACKAGE...: unpacks packages of another Debian suite, with all they need, into FOLDER.
 #
 # The machine's own packages are not touched and no package's scripts run. Mirror and keyring are those of the machine's apt.
-# A program in FOLDER is run by FOLDER's own loader; see `foreign` in mysql.sh.
+# A program in FOLDER is run by FOLDER's own loader; see `foreign` in lib.sh.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 suite=$1 folder=$2; shift 2

@@ -53,3 +53,7 @@ wait_for() {
   tail -n 20 "$log" >&2
   die "the server does not answer after $seconds s; its log is $log"
 }
+
+# foreign FOLDER PROGRAM: the words that run a program of an unpacked root (debian_root.sh) under that root's own loader.
+# --argv0 keeps a server from finding itself elsewhere.
+foreign() { echo "$1/usr/lib64/ld-linux-x86-64.so.2 --argv0 $1$2 --library-path $1/usr/lib/x86_64-linux-gnu:$1/usr/lib $1$2"; }

@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
-# MariaDB of this Debian release, with a row binlog, on 127.0.0.1.
+# MariaDB of this Debian release or of another one, with a row binlog, on 127.0.0.1.
 #   mariadb.sh install | start | stop | status | kill | remove | url | sql "SELECT 1"
-# Parameters: MARIADB_PORT (23306), MARIADB_NAME (mariadb: folder of its data), MARIADB_OPTIONS (more server options).
+# Parameters: MARIADB_PORT (23306), MARIADB_NAME (mariadb: folder of its data), MARIADB_OPTIONS (more server options),
+# MARIADB_SUITE (none: this machine's; trixie: that Debian release's, which is 11.8).
 # Users: root/test (everything), cdc/cdc (what a source needs).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 PORT=${MARIADB_PORT:-23306}
 HOME_DIR=$SERVICES/${MARIADB_NAME:-mariadb}
 PID=$HOME_DIR/pid SOCKET=$HOME_DIR/socket LOG=$HOME_DIR/server.log DATA=$HOME_DIR/data
-SHARE=/usr/share/mysql
-[ -d "$SHARE/charsets" ] || SHARE=/usr/share/mariadb
+SUITE=${MARIADB_SUITE:-} ROOT=
+[ -z "$SUITE" ] || ROOT=$SERVICES/mariadb-root-$SUITE
+SHARE=$ROOT/usr/share/mysql
+[ -d "$SHARE/charsets" ] || SHARE=$ROOT/usr/share/mariadb
 PLUGINS=$SERVICES/mariadb-plugins
-client() { mariadb --no-defaults -S "$SOCKET" -uroot "$@"; }
+# The words that run a program of this server.
+program() { if [ -n "$ROOT" ]; then foreign "$ROOT" "/usr/$1"; else echo "${1##*/}"; fi; }
+# shellcheck disable=SC2046 # words
+client() { $(program bin/mariadb) --no-defaults -S "$SOCKET" -uroot "$@"; }
 COMMON=(--no-defaults "--user=$(id -un)" "--datadir=$DATA" "--lc-messages-dir=$SHARE" "--character-sets-dir=$SHARE/charsets")
+LOGIN=("--plugin-dir=$PLUGINS" --plugin-load-add=auth_ed25519)
+[ -z "$ROOT" ] || { COMMON+=("--basedir=$ROOT/usr" "--plugin-dir=$ROOT/usr/lib/mysql/plugin"); LOGIN=(); }
 
 initialise() {
   rm -rf "$HOME_DIR"; mkdir -p "$DATA"
@@ -21,7 +29,8 @@ initialise() {
   {
     printf '%s\n' 'CREATE DATABASE mysql;' 'USE mysql;' 'SET @auth_root_socket=NULL;' 'SET @skip_auth_anonymous=1;'
     cat "$SHARE/${prefix}_system_tables.sql" "$SHARE/${prefix}_performance_tables.sql" "$SHARE/${prefix}_system_tables_data.sql" "$SHARE/fill_help_tables.sql"
-  } | mariadbd "${COMMON[@]}" --bootstrap --enforce-storage-engine= > "$HOME_DIR/bootstrap.log" 2>&1 ||
+    # shellcheck disable=SC2046 # words
+  } | $(program sbin/mariadbd) "${COMMON[@]}" --bootstrap --enforce-storage-engine= > "$HOME_DIR/bootstrap.log" 2>&1 ||
     { tail -n 20 "$HOME_DIR/bootstrap.log" >&2; die "could not make the system tables"; }
 }
 
@@ -46,18 +55,22 @@ SQL
 
 case ${1:-} in
   install)
-    apt_install mariadb-server-core mariadb-client-core
-    login_plugin ;;
+    if [ -z "$SUITE" ]; then
+      apt_install mariadb-server-core mariadb-client-core
+      login_plugin
+    else
+      as_root env SERVICES="$SERVICES" "$(dirname "${BASH_SOURCE[0]}")/debian_root.sh" "$SUITE" "$ROOT" mariadb-server-core mariadb-client-core
+    fi ;;
   start)
     alive "$PID" && exit 0
     port_free "$PORT"
     first=; [ -f "$HOME_DIR/ready" ] || { first=1; initialise; }
     rm -f "$SOCKET"
-    # shellcheck disable=SC2086 # options are words
-    setsid mariadbd "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
+    # shellcheck disable=SC2046,SC2086 # words
+    setsid $(program sbin/mariadbd) "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
       --skip-name-resolve --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 --innodb-use-native-aio=OFF \
       --max-connections=300 --server-id=1 --log-bin=binlog --binlog-format=ROW --binlog-row-image=FULL --binlog-row-metadata=FULL --sync-binlog=0 \
-      --gtid-strict-mode=ON --plugin-dir="$PLUGINS" --plugin-load-add=auth_ed25519 --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
+      --gtid-strict-mode=ON "${LOGIN[@]}" --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
     echo $! > "$PID"
     wait_for 30 "$PID" "$LOG" client -e 'SELECT 1'
     [ -z "$first" ] || { users; touch "$HOME_DIR/ready"; }

@@ -9,10 +9,8 @@ PORT=${MYSQL_PORT:-23307}
 ROOT=$SERVICES/mysql-root
 HOME_DIR=$SERVICES/${MYSQL_NAME:-mysql}
 PID=$HOME_DIR/pid SOCKET=$HOME_DIR/socket LOG=$HOME_DIR/server.log DATA=$HOME_DIR/data
-# A program of the unpacked root under that root's own loader. --argv0 keeps the server from finding itself elsewhere.
-foreign() { echo "$ROOT/usr/lib64/ld-linux-x86-64.so.2 --argv0 $ROOT$1 --library-path $ROOT/usr/lib/x86_64-linux-gnu:$ROOT/usr/lib $ROOT$1"; }
 # shellcheck disable=SC2046 # words
-client() { $(foreign /usr/bin/mysql) --no-defaults -S "$SOCKET" -uroot "$@"; }
+client() { $(foreign "$ROOT" /usr/bin/mysql) --no-defaults -S "$SOCKET" -uroot "$@"; }
 COMMON=(--no-defaults "--user=$(id -un)" "--basedir=$ROOT/usr" "--datadir=$DATA" "--lc-messages-dir=$ROOT/usr/share/mysql"
   "--character-sets-dir=$ROOT/usr/share/mysql/charsets" "--plugin-dir=$ROOT/usr/lib/mysql/plugin" --secure-file-priv=NULL --innodb-redo-log-capacity=64M)
 
@@ -35,12 +33,12 @@ case ${1:-} in
     if [ ! -f "$HOME_DIR/ready" ]; then
       first=1; rm -rf "$HOME_DIR"; mkdir -p "$DATA"
       # shellcheck disable=SC2046
-      $(foreign /usr/sbin/mysqld) "${COMMON[@]}" --initialize-insecure > "$HOME_DIR/initialize.log" 2>&1 ||
+      $(foreign "$ROOT" /usr/sbin/mysqld) "${COMMON[@]}" --initialize-insecure > "$HOME_DIR/initialize.log" 2>&1 ||
         { tail -n 20 "$HOME_DIR/initialize.log" >&2; die "could not make the data directory"; }
     fi
     rm -f "$SOCKET" "$SOCKET.lock"
     # shellcheck disable=SC2046,SC2086 # words
-    setsid $(foreign /usr/sbin/mysqld) "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
+    setsid $(foreign "$ROOT" /usr/sbin/mysqld) "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
       --mysqlx=OFF --skip-name-resolve --performance-schema=OFF --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 \
       --innodb-use-native-aio=OFF --sync-binlog=0 --server-id=1 --log-bin=binlog --binlog-row-image=FULL --binlog-row-metadata=FULL \
       --gtid-mode=ON --enforce-gtid-consistency=ON --event-scheduler=OFF --log-error="$LOG" ${MYSQL_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &

@@ -10,6 +10,8 @@ enum Form {
     Float,
     /// `[-]h:mm:ss.ffffff`, compared as microseconds.
     Duration,
+    /// A network address, which each server shortens in its own way.
+    Address,
 }
 
 struct Column {
@@ -26,16 +28,23 @@ pub async fn differences(
     target: &postgres::Session,
     (schema, target_table): (&str, &str),
 ) -> Vec<String> {
-    let columns = columns(source, database, table).await;
+    let mut columns = columns(source, database, table).await;
     let live = target
         .query(&format!(
-            "SELECT column_name FROM information_schema.columns WHERE table_schema = {} AND table_name = {} ORDER BY 1",
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = {} AND table_name = {} ORDER BY 1",
             literal(schema),
             literal(target_table)
         ))
         .await
         .expect("the target's catalog");
-    let live: Vec<String> = live.into_iter().filter_map(|mut row| row.swap_remove(0)).collect();
+    let live: Vec<(String, String)> =
+        live.into_iter().map(|row| (row[0].clone().unwrap_or_default(), row[1].clone().unwrap_or_default())).collect();
+    // A column that is published as text holds what the source prints.
+    for column in columns.iter_mut().filter(|column| live.iter().any(|(name, ty)| *name == column.name && ty == "text")) {
+        (column.source, column.target, column.form) =
+            (format!("`{}`", column.name.replace('`', "``")), identifier(&column.name), Form::Text);
+    }
+    let live: Vec<String> = live.into_iter().map(|(name, _)| name).collect();
     let mut names: Vec<String> = columns.iter().map(|c| c.name.clone()).collect();
     names.sort();
     if names != live {
@@ -128,8 +137,7 @@ fn column(name: String, data_type: &str, precision: &str) -> Column {
         "datetime" | "timestamp" => {
             (format!("DATE_FORMAT({s}, '%Y-%m-%d %H:%i:%s.%f')"), format!("to_char({t}, 'YYYY-MM-DD HH24:MI:SS.US')"), Form::Text)
         }
-        // Addresses without the length of their network, which is all of them.
-        "inet4" | "inet6" => (s, format!("regexp_replace({t}::text, '/(32|128)$', '')"), Form::Text),
+        "inet4" | "inet6" => (s, format!("host({t})"), Form::Address),
         // As numbers: ZEROFILL and YEAR are ways to print.
         "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" | "year" => (format!("{s} + 0"), t, Form::Text),
         "time" => (format!("TIME_FORMAT({s}, '%H:%i:%s.%f')"), t, Form::Duration),
@@ -143,6 +151,7 @@ fn canonical(cell: Option<String>, form: Form) -> String {
     match form {
         Form::Text => format!("'{text}'"),
         Form::Float => text.parse::<f64>().map_or(text, |f| format!("{f:?}")),
+        Form::Address => text.parse::<std::net::IpAddr>().map_or(text, |address| address.to_string()),
         Form::Duration => micros(&text).map_or(text, |n| format!("{n} µs")),
     }
 }

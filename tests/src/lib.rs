@@ -11,3 +11,4 @@ pub mod postgres;
 pub mod random;
 pub mod service;
 pub mod source;
+pub mod values;

@@ -1,7 +1,9 @@
 //! MySQL and MariaDB: the type table.
 
+mod address;
 mod printed;
 
+pub use address::inet6_text;
 pub use printed::{NAMES, printed, zerofill_width};
 
 use std::fmt;

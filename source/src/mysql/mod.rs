@@ -1,6 +1,7 @@
 //! MySQL and MariaDB: row binlog, by GTID where it is on, else by file and position.
 
 pub mod catalog;
+mod charset;
 pub mod config;
 pub mod decode;
 pub mod event;
@@ -67,7 +68,7 @@ impl MySql {
         if let Some(server) = known.as_ref() {
             return Ok(Arc::clone(server));
         }
-        let server = server::inspect(&self.config, conn).await?;
+        let server = server::inspect(&self.config, conn, None).await?;
         *known = Some(Arc::clone(&server));
         Ok(server)
     }
@@ -128,8 +129,10 @@ impl Engine for MySql {
         self.check_lock()?;
         let mut conn = server::connect(&self.config, Purpose::Catalog).await?;
         // Settings may have changed since the last connection, the server itself may have.
-        let server = server::inspect(&self.config, &mut conn).await?;
-        *self.server.lock().await = Some(Arc::clone(&server));
+        let mut known = self.server.lock().await;
+        let server = server::inspect(&self.config, &mut conn, known.as_deref()).await?;
+        *known = Some(Arc::clone(&server));
+        drop(known);
         for difference in tables.iter().flat_map(|table| self.config.mapping.disagreements(table)) {
             tracing::warn!("{difference}");
         }

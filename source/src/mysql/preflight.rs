@@ -44,7 +44,7 @@ pub async fn grants(config: &Config) -> Result<Vec<String>, CaptureError> {
 /// What is wrong, and the rights that are needed.
 async fn look(config: &Config) -> Result<(Vec<Problem>, Vec<String>), CaptureError> {
     let mut conn = connect(config, Purpose::Catalog).await?;
-    let server = inspect(config, &mut conn).await?;
+    let server = inspect(config, &mut conn, None).await?;
     let rights = |error| failed(config, "reading the rights", &error);
     let account = account(&mut conn).await.map_err(rights)?;
     let mut check = Check { config, server: &server, account, locked: BTreeSet::new(), problems: Vec::new() };

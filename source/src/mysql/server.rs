@@ -5,11 +5,15 @@ use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, ti
 use mysql_async::{Conn, DriverError, Error, IoError, Row, ServerError, prelude::Queryable};
 use runtime::config::TlsMode;
 use rustls::{CertificateError, Error as TlsError};
-use schemas::ddl::mysql::Context;
+use schemas::{
+    charset::Charsets,
+    ddl::mysql::{Context, Days, Zone},
+};
 
 use super::{
+    charset,
     config::Config,
-    decode::{charset::Charsets, collation::Collations, query::Query},
+    decode::{collation::Collations, query::Query},
 };
 use crate::error::CaptureError;
 
@@ -25,7 +29,7 @@ pub struct Server {
     pub gtids: bool,
     pub full_metadata: bool,
     pub collations: Collations,
-    pub charsets: Charsets,
+    pub charsets: Arc<Charsets>,
     pub context: Context,
 }
 
@@ -206,8 +210,8 @@ fn refused_by_server(config: &Config, doing: &str, error: &ServerError) -> Captu
     }
 }
 
-/// Reads what does not change.
-pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, CaptureError> {
+/// Reads what does not change. What is `known` of the same server is not read again where it takes long.
+pub async fn inspect(config: &Config, conn: &mut Conn, known: Option<&Server>) -> Result<Arc<Server>, CaptureError> {
     let fail = |error: Error| failed(config, "reading the server's settings", &error);
     let version: String = first(conn, "SELECT VERSION()").await.map_err(fail)?.unwrap_or_default();
     let mariadb = version.to_lowercase().contains("mariadb");
@@ -220,14 +224,20 @@ pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, Ca
     };
     let metadata: String = variable(conn, "binlog_row_metadata").await.map_err(fail)?.unwrap_or_default();
     let collations = collations(conn, mariadb).await.map_err(fail)?;
-    let charsets = single_byte_tables(conn).await.map_err(fail)?;
+    let same = known.filter(|known| known.version == number && known.mariadb == mariadb && known.identity == identity);
+    let charsets = match same {
+        Some(known) => Arc::clone(&known.charsets),
+        None => Arc::new(charset::read(conn).await.map_err(fail)?),
+    };
     let databases: Vec<(String, String)> =
         conn.query("SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA").await.map_err(fail)?;
     let databases: BTreeMap<String, String> = databases.into_iter().collect();
     let mut context = Context::new(mariadb, number);
+    context.charsets = Arc::clone(&charsets);
     context.server_collation = first(conn, "SELECT @@GLOBAL.collation_server").await.map_err(fail)?.unwrap_or(context.server_collation);
     context.lower_case_table_names = first::<u8>(conn, "SELECT @@lower_case_table_names").await.map_err(fail)?.unwrap_or_default();
     context.database_collations = databases;
+    context.system_zone = system_zone(conn).await.map_err(fail)?;
     let explicit: Option<String> = variable(conn, "explicit_defaults_for_timestamp").await.map_err(fail)?;
     context.explicit_defaults_for_timestamp = explicit.is_none_or(|value| value.eq_ignore_ascii_case("ON"));
     let full_metadata = metadata.eq_ignore_ascii_case("FULL");
@@ -236,6 +246,32 @@ pub async fn inspect(config: &Config, conn: &mut Conn) -> Result<Arc<Server>, Ca
 
 async fn first<T: mysql_async::prelude::FromRow + Send + 'static>(conn: &mut Conn, sql: &str) -> Result<Option<T>, Error> {
     conn.query_first(sql).await
+}
+
+/// The first day that is looked at in the server's zone, and how many there are: those of a TIMESTAMP of 32 bits.
+const FIRST_DAY: i64 = 1;
+const DAYS: u32 = 24_850;
+
+/// What `time_zone = SYSTEM` is: the server's own offset of each day.
+async fn system_zone(conn: &mut Conn) -> Result<Zone, Error> {
+    if first::<String>(conn, "SELECT @@system_time_zone").await?.is_some_and(|name| name == "UTC") {
+        return Ok(Zone::Fixed(0));
+    }
+    const DIGIT: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
+         UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+    let number = "a.n * 10000 + b.n * 1000 + c.n * 100 + d.n * 10 + e.n";
+    let days = format!(
+        "SELECT {number} AS day, UNIX_TIMESTAMP(DATE'1970-01-01' + INTERVAL {FIRST_DAY} + {number} DAY) AS midnight \
+         FROM {DIGIT} a, {DIGIT} b, {DIGIT} c, {DIGIT} d, {DIGIT} e WHERE {number} < {DAYS}"
+    );
+    conn.query_drop("SET SESSION time_zone = 'SYSTEM', SESSION group_concat_max_len = 16777216").await?;
+    let text: Option<String> = first(conn, &format!("SELECT GROUP_CONCAT(midnight ORDER BY day) FROM ({days}) AS days")).await?;
+    conn.query_drop("SET SESSION time_zone = '+00:00', SESSION group_concat_max_len = DEFAULT").await?;
+    let offset = |(day, midnight): (i64, &str)| i32::try_from(day * 86_400 - midnight.parse::<i64>().ok()?).ok();
+    let midnights: Vec<Option<i32>> = (FIRST_DAY..).zip(text.as_deref().unwrap_or_default().split(',')).map(offset).collect();
+    // A day that is missing would move all that follow.
+    let whole = midnights.len() == DAYS as usize;
+    Ok(if whole { Zone::Days(Arc::new(Days::new(FIRST_DAY, &midnights))) } else { Zone::Unknown })
 }
 
 /// A global variable's value; None where the server does not have it.
@@ -270,36 +306,6 @@ async fn collations(conn: &mut Conn, mariadb: bool) -> Result<Collations, Error>
         collations.add(id, &name, charset.as_deref().unwrap_or_default());
     }
     Ok(collations)
-}
-
-/// What each byte is in each single-byte character set, as the server itself converts it.
-async fn single_byte_tables(conn: &mut Conn) -> Result<Charsets, Error> {
-    let names: Vec<String> = conn
-        .query("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE MAXLEN = 1 AND CHARACTER_SET_NAME NOT IN ('binary', 'ascii')")
-        .await?;
-    let mut charsets = Charsets::default();
-    for name in names {
-        let columns: Vec<String> = (0..256).map(|byte| format!("HEX(CONVERT(_{name} X'{byte:02X}' USING utf8mb4))")).collect();
-        let row: Option<Row> = conn.query_first(format!("SELECT {}", columns.join(", "))).await?;
-        let mut table = [None; 256];
-        if let Some(row) = row {
-            for (byte, slot) in table.iter_mut().enumerate() {
-                *slot = row.get::<Option<String>, _>(byte).flatten().and_then(|hex| character(&hex, byte));
-            }
-        }
-        charsets.add_table(&name, table);
-    }
-    Ok(charsets)
-}
-
-/// One character from the hexadecimal form of its UTF-8. The server gives '?' for bytes that are no character.
-fn character(hex: &str, byte: usize) -> Option<char> {
-    let bytes: Vec<u8> = (0..hex.len() / 2).filter_map(|i| u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()).collect();
-    let text = String::from_utf8(bytes).ok()?;
-    let mut chars = text.chars();
-    let first = chars.next()?;
-    let replaced = first == '?' && byte != usize::from(b'?');
-    (chars.next().is_none() && !replaced).then_some(first)
 }
 
 #[cfg(test)]

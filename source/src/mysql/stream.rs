@@ -13,13 +13,15 @@ use mysql_async::{
     binlog::{BinlogChecksumAlg, events::GtidEvent},
     prelude::Queryable,
 };
-use schemas::table::{Table, TableId};
+use schemas::{
+    charset::Charsets,
+    table::{Table, TableId},
+};
 use tokio::time::Instant;
 
 use super::{
     config::Config,
     decode::{
-        charset::Charsets,
         gtid::{MySqlGtid, uuid_text},
         plan::{Fields, Plan},
         rows::{Encoder, Rows},

@@ -6,7 +6,7 @@ use schemas::wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, p
 use super::decode::{
     Unfit,
     cell::{Codec, Printed, integer_text, put_padded},
-    decimal,
+    charset, decimal,
     plan::Planned,
     temporal::{self, DateTime},
 };
@@ -47,7 +47,9 @@ fn put_value(codec: &Codec, value: &Value, out: &mut Vec<u8>, text: &mut Vec<u8>
         Codec::Time => put_long(out, time(value)?),
         Codec::DateTime { precision } | Codec::Timestamp { precision } => datetime(value)?.put_micros(out, *precision)?,
         // The server sends labels joined, in the column's own character set.
-        Codec::Text { decoder, .. } | Codec::Enum { decoder, .. } | Codec::Set { decoder, .. } => decoder.put(out, bytes(value)?)?,
+        Codec::Text { decoder, .. } | Codec::Enum { decoder, .. } | Codec::Set { decoder, .. } => {
+            charset::put(out, decoder, bytes(value)?)?
+        }
         Codec::Binary { length } => put_padded(out, bytes(value)?, *length),
         Codec::Bytes { .. } => put_bytes(out, bytes(value)?),
         // The server's own text, which is what the log's form is printed as.

@@ -6,9 +6,7 @@ use source::{
     mysql::position::{Gtids, Position},
 };
 
-use crate::world::{Flavour, Heard, Owned, Rows, World, by_table, hear, published, show};
-
-pub const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
+use crate::world::{ALL, Flavour, Heard, MARIADBS, Owned, Rows, World, by_table, hear, published, show};
 
 /// Runs statements behind a pinned position and returns what the stream says of table `t` and those of `tables`.
 pub async fn told(world: &mut World, tables: &[&str], statements: &[&str]) -> Heard {
@@ -28,7 +26,7 @@ fn ops(rows: &[Owned]) -> Vec<Op> {
 
 #[tokio::test]
 async fn a_changed_key_is_a_delete_and_a_create() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "keys").await else { return };
         world.run("CREATE TABLE t (a INT, b VARCHAR(9), c INT, PRIMARY KEY (b, a))").await;
         let statements = [
@@ -50,7 +48,7 @@ async fn a_changed_key_is_a_delete_and_a_create() {
 
 #[tokio::test]
 async fn a_unique_index_without_nulls_is_the_key_that_the_log_tells_too() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "unique").await else { return };
         world.run("CREATE TABLE t (a INT, b INT NOT NULL, c INT NOT NULL, p VARCHAR(9) NOT NULL, UNIQUE ua (a), UNIQUE up (p(2)), UNIQUE uc (c, b))").await;
         let heard = told(&mut world, &["t"], &["INSERT INTO t VALUES (NULL, 1, 2, 'x')", "UPDATE t SET a = 5 WHERE b = 1"]).await;
@@ -61,7 +59,7 @@ async fn a_unique_index_without_nulls_is_the_key_that_the_log_tells_too() {
 
 #[tokio::test]
 async fn shapes_move_on_with_the_statements_and_end_as_the_catalog_has_them() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "ddl").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10), b INT)").await;
         world.run("CREATE TABLE other (id INT PRIMARY KEY)").await;
@@ -104,7 +102,7 @@ async fn shapes_move_on_with_the_statements_and_end_as_the_catalog_has_them() {
 
 #[tokio::test]
 async fn a_restart_by_gtid_or_by_file_goes_on_where_it_was() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "restart").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
         let mut engine = world.engine(&["t"]);
@@ -145,7 +143,7 @@ async fn a_restart_by_gtid_or_by_file_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn rows_of_a_group_that_were_published_are_skipped() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "skip").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
         let mut engine = world.engine(&["t"]);
@@ -167,7 +165,7 @@ async fn rows_of_a_group_that_were_published_are_skipped() {
 
 #[tokio::test]
 async fn the_stream_stands_where_it_cannot_follow() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "stands").await else { return };
         let stands: &[(&[&str], &str)] = &[
             (&["RENAME TABLE t TO _t_del, _t_gho TO t"], "renames"),
@@ -191,7 +189,7 @@ async fn the_stream_stands_where_it_cannot_follow() {
 
 #[tokio::test]
 async fn a_skipped_table_goes_on_where_its_shape_is_pinned_and_others_lose_nothing() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "way_out").await else { return };
         for sql in [
             "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
@@ -230,7 +228,7 @@ async fn a_skipped_table_goes_on_where_its_shape_is_pinned_and_others_lose_nothi
 
 #[tokio::test]
 async fn temporary_tables_of_a_captured_name_are_not_the_captured_table() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "temporary").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT)").await;
         let statements = [
@@ -249,35 +247,39 @@ async fn temporary_tables_of_a_captured_name_are_not_the_captured_table() {
 
 #[tokio::test]
 async fn a_two_phase_alter_changes_the_shape_at_its_commit_only() {
-    let Some(mut world) = World::new(Flavour::MariaDb, "two_phase").await else { return };
-    world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT)").await;
-    let statements = [
-        "SET SESSION binlog_alter_two_phase = 1",
-        "INSERT INTO t VALUES (1, 1)",
-        "ALTER TABLE t ADD COLUMN b INT, ALGORITHM=COPY",
-        "INSERT INTO t VALUES (2, 2, 2)",
-    ];
-    let heard = told(&mut world, &["t"], &statements).await;
-    assert_eq!(heard.stands, Vec::<String>::new());
-    assert_eq!((heard.rows.len(), heard.statements.len()), (2, 1));
+    for flavour in MARIADBS {
+        let Some(mut world) = World::new(flavour, "two_phase").await else { continue };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT)").await;
+        let statements = [
+            "SET SESSION binlog_alter_two_phase = 1",
+            "INSERT INTO t VALUES (1, 1)",
+            "ALTER TABLE t ADD COLUMN b INT, ALGORITHM=COPY",
+            "INSERT INTO t VALUES (2, 2, 2)",
+        ];
+        let heard = told(&mut world, &["t"], &statements).await;
+        assert_eq!(heard.stands, Vec::<String>::new());
+        assert_eq!((heard.rows.len(), heard.statements.len()), (2, 1));
+    }
 }
 
 #[tokio::test]
 async fn a_failed_alter_of_two_phases_changes_nothing() {
     use mysql_async::prelude::Queryable;
-    let Some(mut world) = World::new(Flavour::MariaDb, "two_phase_failed").await else { return };
-    world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT)").await;
-    world.run("INSERT INTO t VALUES (1, 1), (2, 1)").await;
-    let mut engine = world.engine(&["t"]);
-    let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
-    let mut stream = engine.stream(&from, shapes.clone()).await.unwrap();
-    world.run("SET SESSION binlog_alter_two_phase = 1").await;
-    let refused = world.conn.query_drop("ALTER TABLE t ADD UNIQUE (a), ALGORITHM=COPY").await;
-    assert!(refused.is_err());
-    world.run("INSERT INTO t VALUES (3, 3)").await;
-    let (end, _) = engine.end().await.unwrap();
-    let heard = hear(&mut stream, &mut by_table(&shapes), &end).await.unwrap();
-    assert_eq!((heard.rows.len(), heard.statements.len(), heard.stands.len()), (1, 0, 0));
+    for flavour in MARIADBS {
+        let Some(mut world) = World::new(flavour, "two_phase_failed").await else { continue };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT)").await;
+        world.run("INSERT INTO t VALUES (1, 1), (2, 1)").await;
+        let mut engine = world.engine(&["t"]);
+        let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+        let mut stream = engine.stream(&from, shapes.clone()).await.unwrap();
+        world.run("SET SESSION binlog_alter_two_phase = 1").await;
+        let refused = world.conn.query_drop("ALTER TABLE t ADD UNIQUE (a), ALGORITHM=COPY").await;
+        assert!(refused.is_err());
+        world.run("INSERT INTO t VALUES (3, 3)").await;
+        let (end, _) = engine.end().await.unwrap();
+        let heard = hear(&mut stream, &mut by_table(&shapes), &end).await.unwrap();
+        assert_eq!((heard.rows.len(), heard.statements.len(), heard.stands.len()), (1, 0, 0));
+    }
 }
 
 #[tokio::test]
@@ -293,20 +295,22 @@ async fn compressed_logs_are_read() {
     .await;
     assert_eq!((heard.rows.len(), heard.statements.len(), heard.commits.len()), (3, 1, 2));
 
-    let Some(mut world) = World::new(Flavour::MariaDb, "compressed").await else { return };
-    world.run("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(2000))").await;
-    world.run("SET GLOBAL log_bin_compress = ON").await;
-    let update = "UPDATE t SET a = REPEAT('cd', 300)";
-    let heard = told(&mut world, &["t"], &[&long, update, "ALTER TABLE t ADD COLUMN b INT COMMENT 'a comment that is long enough to be compressed, which takes more than 256 bytes: ________________________________________________________________________________________________________________________________________________________________________________________________'"]).await;
-    world.run("SET GLOBAL log_bin_compress = OFF").await;
-    assert_eq!(heard.stands, Vec::<String>::new());
-    assert_eq!((ops(&heard.rows), heard.statements.len()), (vec![Op::Create, Op::Create, Op::Update, Op::Update], 1));
+    for flavour in MARIADBS {
+        let Some(mut world) = World::new(flavour, "compressed").await else { continue };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(2000))").await;
+        world.run("SET GLOBAL log_bin_compress = ON").await;
+        let update = "UPDATE t SET a = REPEAT('cd', 300)";
+        let heard = told(&mut world, &["t"], &[&long, update, "ALTER TABLE t ADD COLUMN b INT COMMENT 'a comment that is long enough to be compressed, which takes more than 256 bytes: ________________________________________________________________________________________________________________________________________________________________________________________________'"]).await;
+        world.run("SET GLOBAL log_bin_compress = OFF").await;
+        assert_eq!(heard.stands, Vec::<String>::new());
+        assert_eq!((ops(&heard.rows), heard.statements.len()), (vec![Op::Create, Op::Create, Op::Update, Op::Update], 1));
+    }
 }
 
 #[tokio::test]
 async fn zero_dates_stop_by_name_or_are_carried_as_text() {
     use schemas::types::Repr;
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "zero").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, d DATE, dt DATETIME(3), ts TIMESTAMP NULL)").await;
         let mut engine = world.engine(&["t"]);
@@ -342,7 +346,7 @@ async fn zero_dates_stop_by_name_or_are_carried_as_text() {
 
 #[tokio::test]
 async fn partial_images_name_the_columns_they_lack() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "minimal").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, b TEXT)").await;
         let statements =
@@ -359,7 +363,7 @@ async fn partial_images_name_the_columns_they_lack() {
 
 #[tokio::test]
 async fn a_transaction_larger_than_what_is_kept_back_comes_whole_and_once() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "large").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a LONGTEXT)").await;
         let statements = [
@@ -379,7 +383,7 @@ async fn a_transaction_larger_than_what_is_kept_back_comes_whole_and_once() {
 #[tokio::test]
 async fn a_log_that_is_not_there_any_more_stops_with_the_way_out() {
     use source::error::CaptureError;
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "purged").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
         let mut engine = world.engine(&["t"]);

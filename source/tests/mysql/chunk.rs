@@ -5,9 +5,7 @@ use source::{
     error::CaptureError,
 };
 
-use crate::world::{Flavour, Rows, World, by_table, hear, published};
-
-const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
+use crate::world::{ALL, Flavour, MARIADBS, Rows, World, by_table, hear, published};
 
 /// Reads a table in chunks of one row; returns the keys in the order read.
 async fn one_by_one(world: &World, table: &str) -> Vec<Vec<u8>> {
@@ -33,7 +31,7 @@ async fn one_by_one(world: &World, table: &str) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn chunks_of_one_row_find_every_key_once() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "chunks").await else { return };
         let keys: &[(&str, &str, usize)] = &[
             ("BIGINT UNSIGNED", "(0),(18446744073709551615),(9223372036854775808)", 3),
@@ -87,7 +85,7 @@ impl RowSink for Bounded {
 
 #[tokio::test]
 async fn a_full_chunk_ends_early_and_its_reader_goes_on() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "full").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)").await;
         for id in 1..=40 {
@@ -114,7 +112,7 @@ async fn a_full_chunk_ends_early_and_its_reader_goes_on() {
 
 #[tokio::test]
 async fn composite_keys_are_walked_in_the_servers_order() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "composite").await else { return };
         world.run("CREATE TABLE t (a VARCHAR(5) NOT NULL, `b``q` INT NOT NULL, c DATE NOT NULL, v INT, UNIQUE KEY k (c, a, `b``q`))").await;
         world.run("INSERT INTO t VALUES ('x', 1, '2020-01-01', 1), ('X', 2, '2020-01-01', 2), ('a', 9, '2020-01-02', 3), ('x', -1, '2020-01-01', 4)").await;
@@ -128,24 +126,26 @@ async fn composite_keys_are_walked_in_the_servers_order() {
 
 #[tokio::test]
 async fn mariadbs_own_types_can_be_keys() {
-    let Some(mut world) = World::new(Flavour::MariaDb, "own_keys").await else { return };
-    for (i, (ty, values)) in [
-        ("UUID", "(UUID()),(UUID()),('f47ac10b-58cc-4372-a567-0e02b2c3d479')"),
-        ("INET6", "('::1'),('1::'),('::ffff:1.2.3.4')"),
-        ("INET4", "('1.2.3.4'),('200.0.0.1'),('0.0.0.0')"),
-    ]
-    .iter()
-    .enumerate()
-    {
-        world.run(&format!("CREATE TABLE t{i} (k {ty} NOT NULL PRIMARY KEY)")).await;
-        world.run(&format!("INSERT INTO t{i} VALUES {values}")).await;
-        assert_eq!(one_by_one(&world, &format!("t{i}")).await.len(), 3, "{ty}");
+    for flavour in MARIADBS {
+        let Some(mut world) = World::new(flavour, "own_keys").await else { continue };
+        for (i, (ty, values)) in [
+            ("UUID", "(UUID()),(UUID()),('f47ac10b-58cc-4372-a567-0e02b2c3d479')"),
+            ("INET6", "('::1'),('1::'),('::ffff:1.2.3.4')"),
+            ("INET4", "('1.2.3.4'),('200.0.0.1'),('0.0.0.0')"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            world.run(&format!("CREATE TABLE t{i} (k {ty} NOT NULL PRIMARY KEY)")).await;
+            world.run(&format!("INSERT INTO t{i} VALUES {values}")).await;
+            assert_eq!(one_by_one(&world, &format!("t{i}")).await.len(), 3, "{ty}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_table_that_changed_is_not_read_under_the_old_shape() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "other_shape").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)").await;
         let mut engine = world.engine(&["t"]);
@@ -162,7 +162,7 @@ async fn a_table_that_changed_is_not_read_under_the_old_shape() {
 
 #[tokio::test]
 async fn a_table_without_a_key_is_one_view_at_a_place() {
-    for flavour in BOTH {
+    for flavour in ALL {
         let Some(mut world) = World::new(flavour, "keyless").await else { return };
         // Servers are often set so; a view needs more.
         world.run("SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED").await;

@@ -1,4 +1,4 @@
-//! The MySQL engine against real servers. Their addresses: INSTAR_TEST_MARIADB and INSTAR_TEST_MYSQL, `mysql://root:…@host:port`.
+//! The MySQL engine against real servers. Their addresses: INSTAR_TEST_MARIADB, INSTAR_TEST_MARIADB_11 and INSTAR_TEST_MYSQL, `mysql://root:…@host:port`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -6,6 +6,7 @@ mod change;
 mod chunk;
 mod partial_json;
 mod preflight;
+mod random;
 mod statements;
 mod types;
 mod undecided;

@@ -7,8 +7,8 @@ use schemas::{change::Kind, table::Table, wire::envelope::Op};
 use source::engine::Engine;
 
 use crate::{
-    change::{BOTH, told},
-    world::{Flavour, Heard, Owned, World, by_table, hear, published, show},
+    change::told,
+    world::{BOTH, Flavour, Heard, Owned, World, by_table, hear, published, show},
 };
 
 /// What rows lead to: the value of `v` by key.

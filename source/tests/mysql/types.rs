@@ -126,6 +126,12 @@ const MARIADB: &[Case] = &[
     ("gs", "INT AS (t + 2) PERSISTENT", [("DEFAULT", "-126"), ("DEFAULT", "129")]),
 ];
 
+const MARIADB_11: &[Case] = &[
+    ("ve", "VECTOR(2)", [("VEC_FromText('[1,-2]')", "0000803f000000c0"), ("NULL", "NULL")]),
+    ("late", "TIMESTAMP NULL", [("'2106-02-07 06:28:15'", "2106-02-07 06:28:15.000000"), ("NULL", "NULL")]),
+    ("uca", "VARCHAR(9) COLLATE uca1400_as_cs", [("'ü'", "ü"), ("''", "")]),
+];
+
 const MYSQL: &[Case] = &[
     (
         "js",
@@ -153,6 +159,7 @@ const MYSQL: &[Case] = &[
     ("gv", "INT AS (t + 1) VIRTUAL", [("DEFAULT", "-127"), ("DEFAULT", "128")]),
     ("gs", "INT AS (t + 2) STORED", [("DEFAULT", "-126"), ("DEFAULT", "129")]),
     ("ve", "VECTOR(2)", [("STRING_TO_VECTOR('[1,-2]')", "0000803f000000c0"), ("NULL", "NULL")]),
+    ("after_ve", "VARCHAR(5) CHARACTER SET latin1", [("'é'", "é"), ("'a'", "a")]),
     ("inv", "INT INVISIBLE", [("7", "7"), ("NULL", "NULL")]),
 ];
 
@@ -205,59 +212,109 @@ async fn every_type_of_mariadb_is_the_same_in_copy_and_stream() {
 }
 
 #[tokio::test]
+async fn every_type_of_mariadb_11_is_the_same_in_copy_and_stream() {
+    let own = [MARIADB, MARIADB_11].concat();
+    every_type(Flavour::MariaDb11, &own).await;
+}
+
+#[tokio::test]
 async fn every_type_of_mysql_is_the_same_in_copy_and_stream() {
     every_type(Flavour::MySql, MYSQL).await;
 }
 
-/// Every single-byte character set of the server, every byte: as the server converts it, or refused.
+const CHARSETS: &str = "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE CHARACTER_SET_NAME <> 'binary' ORDER BY 1";
+
+/// Every character that a set of the server has: as the server shows it, in copy and stream.
 async fn charsets(flavour: Flavour) {
     use mysql_async::prelude::Queryable;
     let Some(mut world) = World::new(flavour, "charsets").await else { return };
-    let sets: Vec<String> = world
-        .conn
-        .query("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE MAXLEN = 1 AND CHARACTER_SET_NAME NOT IN ('binary', 'ascii')")
-        .await
-        .unwrap();
-    let columns: Vec<String> = sets.iter().map(|set| format!("c_{set} VARCHAR(9) CHARACTER SET {set}")).collect();
+    let sets: Vec<String> = world.conn.query(CHARSETS).await.unwrap();
+    let columns: Vec<String> = sets.iter().map(|set| format!("c_{set} MEDIUMTEXT CHARACTER SET {set}")).collect();
     world.run(&format!("CREATE TABLE t (id INT PRIMARY KEY, {})", columns.join(", "))).await;
     let mut engine = world.engine(&["t"]);
     let (from, tables) = engine.pinned(&world.ids(&["t"])).await.unwrap();
     let mut stream = engine.stream(&from, tables.clone()).await.unwrap();
-    for (row, byte) in ["41", "7A", "C1", "E4"].iter().enumerate() {
-        let mut values = Vec::new();
-        for set in &sets {
-            // What the server cannot convert it shows as a question mark; we stop there.
-            let shown: String =
-                world.conn.query_first(format!("SELECT HEX(CONVERT(_{set} X'{byte}' USING utf8mb4))")).await.unwrap().unwrap();
-            values.push(if shown == "3F" { "'A'".into() } else { format!("_{set} X'{byte}'") });
-        }
-        world.run(&format!("INSERT INTO t VALUES ({row}, {})", values.join(", "))).await;
+    // The server puts a question mark where a set lacks a character. Few sets have any above U+FFFF.
+    let all: Vec<char> = (1..=0x1_0fff).filter_map(char::from_u32).chain(['\u{20000}', '\u{10ffff}']).collect();
+    let texts: Vec<String> = all.chunks(8192).map(|part| part.iter().collect()).collect();
+    for (row, text) in texts.iter().enumerate() {
+        let columns = vec!["@text"; sets.len()].join(", ");
+        let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
+        world.run(&format!("SET @text = CONVERT(X'{hex}' USING utf8mb4)")).await;
+        world.run(&format!("INSERT INTO t VALUES ({row}, {columns})")).await;
     }
     let (end, _) = engine.end().await.unwrap();
     let heard = hear(&mut stream, &mut by_table(&tables), &end).await.unwrap();
+    assert_eq!(heard.stands, Vec::<String>::new());
     let copied = copy(&engine, &published(&tables[0]), &end).await.unwrap();
+    assert_eq!((heard.rows.len(), copied.len()), (texts.len(), texts.len()));
     let fields = published(&tables[0]).rows.fields;
-    let list: Vec<String> = sets.iter().map(|set| format!("c_{set}")).collect();
     for (row, streamed) in heard.rows.iter().enumerate() {
-        assert_eq!(streamed.after, copied[row].after);
-        let server: mysql_async::Row =
-            world.conn.query_first(format!("SELECT {} FROM t WHERE id = {row}", list.join(", "))).await.unwrap().unwrap();
+        assert!(streamed.after == copied[row].after, "row {row}: copied and streamed differ");
         let shown = show(&fields, streamed.after.as_ref().unwrap());
-        for (i, name) in list.iter().enumerate() {
-            assert_eq!(shown[name], server.get::<String, _>(i).unwrap(), "{name}");
+        for set in &sets {
+            let server: String =
+                world.conn.query_first(format!("SELECT CONVERT(c_{set} USING utf8mb4) FROM t WHERE id = {row}")).await.unwrap().unwrap();
+            let difference = shown[&format!("c_{set}")].chars().zip(server.chars()).find(|(ours, theirs)| ours != theirs);
+            assert_eq!((difference, shown[&format!("c_{set}")].len()), (None, server.len()), "{set}, row {row}");
         }
     }
     drop(stream);
 }
 
 #[tokio::test]
-async fn single_byte_text_of_mariadb_is_what_the_server_shows() {
+async fn every_character_of_every_set_of_mariadb_is_what_the_server_shows() {
     charsets(Flavour::MariaDb).await;
 }
 
 #[tokio::test]
-async fn single_byte_text_of_mysql_is_what_the_server_shows() {
+async fn every_character_of_every_set_of_mariadb_11_is_what_the_server_shows() {
+    charsets(Flavour::MariaDb11).await;
+}
+
+#[tokio::test]
+async fn every_character_of_every_set_of_mysql_is_what_the_server_shows() {
     charsets(Flavour::MySql).await;
+}
+
+/// Bytes that are a character of the set in none of its forms, and those of which the server has two.
+async fn unusual_bytes(flavour: Flavour) {
+    use mysql_async::prelude::Queryable;
+    let Some(mut world) = World::new(flavour, "unusual_bytes").await else { return };
+    world.run("CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(9) CHARACTER SET cp932, s VARCHAR(9) CHARACTER SET sjis)").await;
+    let mut engine = world.engine(&["t"]);
+    let (from, tables) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+    let mut stream = engine.stream(&from, tables.clone()).await.unwrap();
+    // NEC's and IBM's places of one character.
+    world.run("INSERT INTO t VALUES (1, _cp932 X'81CA879AEEF9FA54', _sjis X'815F5C')").await;
+    let (end, _) = engine.end().await.unwrap();
+    let heard = hear(&mut stream, &mut by_table(&tables), &end).await.unwrap();
+    let shown = show(&published(&tables[0]).rows.fields, heard.rows[0].after.as_ref().unwrap());
+    let (c, s): (String, String) = world.conn.query_first("SELECT c, s FROM t").await.unwrap().unwrap();
+    assert_eq!((shown["c"].as_str(), shown["s"].as_str()), (c.as_str(), s.as_str()));
+    assert_eq!(shown["c"].chars().count(), 4);
+    // Well formed, but no character: the server shows a question mark, which is not what is stored.
+    world.run("INSERT INTO t VALUES (2, 'a', _sjis X'61EFFC')").await;
+    let shown: String = world.conn.query_first("SELECT s FROM t WHERE id = 2").await.unwrap().unwrap();
+    assert_eq!(shown, "a?");
+    let (end, _) = engine.end().await.unwrap();
+    let stopped = hear(&mut stream, &mut by_table(&tables), &end).await.unwrap_err().to_string();
+    let copied = copy(&engine, &published(&tables[0]), &end).await.unwrap_err().to_string();
+    for message in [stopped, copied] {
+        assert!(message.contains("it_unusual_bytes.t, column `s`, row id=2"), "{message}");
+        assert!(message.contains("(0xef at byte 1)"), "{message}");
+    }
+    drop(stream);
+}
+
+#[tokio::test]
+async fn bytes_of_mariadb_that_are_no_character_stop_before_their_row() {
+    unusual_bytes(Flavour::MariaDb).await;
+}
+
+#[tokio::test]
+async fn bytes_of_mysql_that_are_no_character_stop_before_their_row() {
+    unusual_bytes(Flavour::MySql).await;
 }
 
 /// JSON in the log is printed exactly as the server prints it.

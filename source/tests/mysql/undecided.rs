@@ -7,8 +7,8 @@ use source::{
 };
 
 use crate::{
-    change::{BOTH, told},
-    world::{Flavour, Heard, Owned, World, by_table, hear},
+    change::told,
+    world::{BOTH, Flavour, Heard, Owned, World, by_table, hear},
 };
 
 /// The keys of rows: single integers.

@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use crate::{
-    change::{BOTH, told},
-    world::{Flavour, World, by_table, hear},
+    change::told,
+    world::{BOTH, Flavour, World, by_table, hear},
 };
 
 /// Longer than one packet of the protocol.

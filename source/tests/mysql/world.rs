@@ -28,8 +28,15 @@ static NEXT_READER: AtomicU32 = AtomicU32::new(700_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     MariaDb,
+    /// 11.8.
+    MariaDb11,
     MySql,
 }
+
+pub const ALL: [Flavour; 3] = [Flavour::MariaDb, Flavour::MariaDb11, Flavour::MySql];
+/// For what is the same in all versions of MariaDB.
+pub const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
+pub const MARIADBS: [Flavour; 2] = [Flavour::MariaDb, Flavour::MariaDb11];
 
 pub struct World {
     pub database: String,
@@ -41,6 +48,7 @@ pub struct World {
 fn address(flavour: Flavour) -> Option<String> {
     let name = match flavour {
         Flavour::MariaDb => "INSTAR_TEST_MARIADB",
+        Flavour::MariaDb11 => "INSTAR_TEST_MARIADB_11",
         Flavour::MySql => "INSTAR_TEST_MYSQL",
     };
     match std::env::var(name) {

@@ -23,5 +23,6 @@ mod restart;
 mod right;
 mod setting;
 mod terminal;
+mod values;
 mod way_out;
 mod world;

@@ -1,8 +1,4 @@
-//! Character sets: their default collations, their widest character, and their bytes as text.
-
-use std::borrow::Cow;
-
-use encoding_rs::Encoding;
+//! Character sets: their default collations and their widest character.
 
 use super::context::Context;
 
@@ -102,70 +98,7 @@ pub(super) fn ascii_bytes_are_ascii(charset: &str) -> bool {
     !matches!(charset, "big5" | "cp932" | "gbk" | "gb18030" | "sjis" | "ucs2" | "utf16" | "utf16le" | "utf32" | "swe7")
 }
 
-fn encoding(charset: &str) -> Option<&'static Encoding> {
-    let label = match charset {
-        "latin1" => "windows-1252",
-        "latin2" => "iso-8859-2",
-        "latin5" => "iso-8859-9",
-        "greek" => "iso-8859-7",
-        "hebrew" => "iso-8859-8",
-        "cp1250" => "windows-1250",
-        "cp1251" => "windows-1251",
-        "cp1256" => "windows-1256",
-        "cp866" => "ibm866",
-        "koi8r" => "koi8-r",
-        "koi8u" => "koi8-u",
-        "tis620" => "windows-874",
-        "big5" => "big5",
-        "cp932" => "shift_jis",
-        "sjis" => "shift_jis",
-        "ujis" | "eucjpms" => "euc-jp",
-        "euckr" => "euc-kr",
-        "gbk" | "gb2312" => "gbk",
-        "gb18030" => "gb18030",
-        _ => return None,
-    };
-    Encoding::for_label(label.as_bytes())
-}
-
-/// Bytes of a character set as text. None: not valid there, or a set without a table here and bytes beyond ASCII.
-pub(super) fn decode<'a>(charset: &str, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
-    match charset {
-        "utf8mb4" | "utf8mb3" => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
-        "ucs2" | "utf16" => wide(bytes, u16::from_be_bytes),
-        "utf16le" => wide(bytes, u16::from_le_bytes),
-        "utf32" => {
-            let (units, rest) = bytes.as_chunks::<4>();
-            if !rest.is_empty() {
-                return None;
-            }
-            units.iter().map(|unit| char::from_u32(u32::from_be_bytes(*unit))).collect::<Option<String>>().map(Cow::Owned)
-        }
-        "swe7" => None,
-        _ if bytes.is_ascii() => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
-        _ => encoding(charset)?.decode_without_bom_handling_and_without_replacement(bytes),
-    }
-}
-
-fn wide(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<Cow<'_, str>> {
-    let (units, rest) = bytes.as_chunks::<2>();
-    let units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
-    if rest.is_empty() { String::from_utf16(&units).ok().map(Cow::Owned) } else { None }
-}
-
-/// Text as bytes of a character set. None: it has no such characters, or no table here.
-pub(super) fn encode(charset: &str, text: &str) -> Option<Vec<u8>> {
-    match charset {
-        "utf8mb4" => Some(text.as_bytes().to_vec()),
-        "utf8mb3" => text.chars().all(|c| c.len_utf8() < 4).then(|| text.as_bytes().to_vec()),
-        "ucs2" | "utf16" => Some(text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
-        "utf16le" => Some(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
-        "utf32" => Some(text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect()),
-        "swe7" => None,
-        _ if text.is_ascii() => Some(text.as_bytes().to_vec()),
-        _ => {
-            let (bytes, _, unmappable) = encoding(charset)?.encode(text);
-            (!unmappable).then(|| bytes.into_owned())
-        }
-    }
+/// What the bytes of a statement are while it is read: [`super::token`] makes a text UTF-8 where its own bytes could look like quotes.
+pub(super) fn of_text(context: &Context) -> &str {
+    if ascii_bytes_are_ascii(&context.charset) { &context.charset } else { "utf8mb4" }
 }

@@ -158,8 +158,12 @@ impl<'a> Cursor<'a> {
     /// A string literal as text.
     pub fn string(&mut self) -> Result<String, Fault> {
         let Literal::Text { bytes, introducer } = self.text()? else { return Err(self.unexpected("a string")) };
-        let charset = introducer.as_deref().unwrap_or(&self.context.charset);
-        charset::decode(charset, &bytes).map(std::borrow::Cow::into_owned).ok_or_else(|| format!("a string is not readable as {charset}"))
+        let charset = introducer.as_deref().unwrap_or(charset::of_text(self.context));
+        self.context
+            .charsets
+            .decode(charset, &bytes)
+            .map(std::borrow::Cow::into_owned)
+            .ok_or_else(|| format!("a string is not readable as {charset}"))
     }
 
     /// The tokens between a bracket that follows and its end, brackets apart.

@@ -9,7 +9,7 @@ use super::{
     token::Fault,
 };
 use crate::{
-    native::mysql::{Charset, Native},
+    native::mysql::{Charset, Native, inet6_text},
     table::Default,
     value::Value,
 };
@@ -20,6 +20,9 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
     match literal {
         Literal::Null => return Ok(None),
         Literal::Text { bytes, .. } if bytes.is_empty() && empty_is_null => return Ok(None),
+        _ if context.mariadb && bent(literal, native) => {
+            return Ok(Some(Default::Expression("a literal whose bytes the server keeps as their escapes".into())));
+        }
         _ => {}
     }
     let value = match native {
@@ -29,13 +32,19 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Decimal { precision, scale, unsigned } => {
             Value::Decimal(number::decimal(&plain(literal, context)?, *precision, *scale, *unsigned)?)
         }
-        Native::Float { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, true)?),
-        Native::Double { unsigned, digits } => Value::Float(number::float(&plain(literal, context)?, *digits, *unsigned, false)?),
+        Native::Float { unsigned, digits } => {
+            let value = number::float(&plain(literal, context)?, *digits, *unsigned, true)?;
+            Value::Float(zero_without_sign(value, literal, context))
+        }
+        Native::Double { unsigned, digits } => {
+            let value = number::float(&plain(literal, context)?, *digits, *unsigned, false)?;
+            Value::Float(zero_without_sign(value, literal, context))
+        }
         Native::Bit { length } => Value::Bytes(bits(literal, *length, context)?),
         Native::Year => Value::Integer(number::year(&plain(literal, context)?, matches!(literal, Literal::Text { .. }))?),
         Native::Date => temporal::date(&plain(literal, context)?, context)?,
         Native::Time { precision } => temporal::time(&plain(literal, context)?, *precision, context)?,
-        Native::DateTime { precision } => temporal::date_time(&plain(literal, context)?, *precision, 0, context)?,
+        Native::DateTime { precision } => temporal::date_time(&plain(literal, context)?, *precision, context)?,
         Native::Timestamp { precision } => return timestamp(&plain(literal, context)?, *precision, context).map(Some),
         Native::Char { length, charset } => {
             let text = text(literal, charset, u32::from(*length), context)?;
@@ -54,11 +63,27 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Set { labels, charset } => Value::Text(set(&words(literal, charset, context)?, labels, charset)?),
         Native::Json => return json(&plain(literal, context)?).map(Some),
         Native::Uuid => Value::Text(uuid(&plain(literal, context)?)?),
-        Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?),
-        Native::Inet6 => Value::Text(parsed::<std::net::Ipv6Addr>(&plain(literal, context)?, "an INET6 address")?),
+        Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?.to_string()),
+        Native::Inet6 => Value::Text(inet6_text(parsed(&plain(literal, context)?, "an INET6 address")?)),
         Native::Geometry { .. } | Native::Vector { .. } => return Err("a literal default of this type is not understood".into()),
     };
     Ok(Some(Default::Constant(value)))
+}
+
+/// MariaDB keeps the default of a TEXT or BLOB as the text of an expression, and reads `_latin1'\xE9'`, which it wrote itself, as xE9.
+fn bent(literal: &Literal, native: &Native) -> bool {
+    let (Literal::Hex { bytes, introducer: Some(_) } | Literal::Text { bytes, introducer: Some(_) }) = literal else { return false };
+    matches!(native, Native::Text { .. } | Native::Blob { .. }) && !bytes.iter().all(u8::is_ascii_alphanumeric)
+}
+
+/// Zero keeps its sign in a double alone, which numbers without an exponent are not; in MariaDB's defaults nowhere.
+fn zero_without_sign(value: f64, literal: &Literal, context: &Context) -> f64 {
+    let keeps = match literal {
+        Literal::Number(digits) => digits.contains(['e', 'E']),
+        Literal::Text { .. } => true,
+        Literal::Null | Literal::Boolean(_) | Literal::Hex { .. } | Literal::Bits(_) => false,
+    };
+    if value == 0.0 && (context.mariadb || !keeps) { 0.0 } else { value }
 }
 
 /// What rows get in a NOT NULL column that was added without a default. None: the log does not say.
@@ -91,10 +116,12 @@ pub(super) fn zero_moment(precision: u8) -> String {
 }
 
 fn client_text(bytes: &[u8], introducer: Option<&String>, context: &Context) -> Result<String, Fault> {
-    let charset = introducer.unwrap_or(&context.charset);
-    // A multi-byte client text was made UTF-8 before it was read.
-    let charset = if introducer.is_none() && !charset::ascii_bytes_are_ascii(charset) { "utf8mb4" } else { charset };
-    charset::decode(charset, bytes).map(std::borrow::Cow::into_owned).ok_or_else(|| format!("a default is not readable as {charset}"))
+    let charset = introducer.map_or_else(|| charset::of_text(context), String::as_str);
+    context
+        .charsets
+        .decode(charset, bytes)
+        .map(std::borrow::Cow::into_owned)
+        .ok_or_else(|| format!("a default is not readable as {charset}"))
 }
 
 /// A literal as the text of a number, date or address.
@@ -150,7 +177,7 @@ fn words(literal: &Literal, own: &Charset, context: &Context) -> Result<String, 
         }
         Literal::Bits(digits) => client_text(&bit_bytes(digits), Some(&own.charset), context)?,
     };
-    if own.charset != "binary" && charset::encode(&own.charset, &text).is_none() {
+    if own.charset != "binary" && !context.charsets.decoder(&own.charset).is_some_and(|decoder| decoder.has(&text)) {
         return Err(format!("a default has characters that {} has not, or whose table is not known here", own.charset));
     }
     Ok(text)
@@ -187,7 +214,9 @@ fn bytes(literal: &Literal, length: u32, context: &Context) -> Result<Vec<u8>, F
                 bytes.clone()
             } else {
                 let text = client_text(bytes, None, context)?;
-                charset::encode(&context.connection_charset, &text)
+                let decoder = context.charsets.decoder(&context.connection_charset);
+                decoder
+                    .and_then(|decoder| decoder.encode(&text))
                     .ok_or_else(|| format!("a default has characters that {} has not", context.connection_charset))?
             }
         }
@@ -214,9 +243,13 @@ fn set(text: &str, labels: &[String], charset: &Charset) -> Result<String, Fault
 }
 
 fn timestamp(text: &str, precision: u8, context: &Context) -> Result<Default, Fault> {
-    let local = temporal::date_time(text, precision, context.time_zone_offset_seconds.unwrap_or(0), context)?;
-    let known = context.time_zone_offset_seconds.is_some() || matches!(local, Value::Text(_));
-    Ok(if known { Default::Constant(local) } else { Default::Expression(format!("'{text}' in the server's own time zone")) })
+    const DAY: i64 = 86_400_000_000;
+    let local = temporal::date_time(text, precision, context)?;
+    let Value::Micros(micros) = local else { return Ok(Default::Constant(local)) };
+    Ok(match context.time_zone.offset(micros.div_euclid(DAY)) {
+        Some(offset) => Default::Constant(Value::Micros(micros - i64::from(offset) * 1_000_000)),
+        None => Default::Expression(format!("'{text}' in the session's time zone")),
+    })
 }
 
 /// JSON is printed by the server in its own form: only what has no other form is taken as a constant.
@@ -234,6 +267,6 @@ fn uuid(text: &str) -> Result<String, Fault> {
     Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
 }
 
-fn parsed<T: std::str::FromStr + ToString>(text: &str, what: &str) -> Result<String, Fault> {
-    text.parse::<T>().map(|value| value.to_string()).map_err(|_| format!("a default is not understood as {what}"))
+fn parsed<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, Fault> {
+    text.parse().map_err(|_| format!("a default is not understood as {what}"))
 }

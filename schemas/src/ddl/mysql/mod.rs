@@ -24,7 +24,7 @@ mod token;
 
 use std::collections::BTreeMap;
 
-pub use context::{Context, mode};
+pub use context::{Context, Days, Zone, mode};
 pub use statement::{
     Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind,
     KeyPart, Literal, Parsed, Position, Refusal, Statement,

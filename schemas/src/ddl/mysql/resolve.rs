@@ -163,10 +163,9 @@ fn texts(labels: &[Literal], charset: &Charset, context: &Context) -> Result<Vec
         .iter()
         .map(|label| {
             let decoded = match label {
-                Literal::Hex { bytes, introducer } => charset::decode(introducer.as_deref().unwrap_or(&charset.charset), bytes),
+                Literal::Hex { bytes, introducer } => context.charsets.decode(introducer.as_deref().unwrap_or(&charset.charset), bytes),
                 Literal::Text { bytes, introducer } => {
-                    let client = if charset::ascii_bytes_are_ascii(&context.charset) { &context.charset } else { "utf8mb4" };
-                    charset::decode(introducer.as_deref().unwrap_or(client), bytes)
+                    context.charsets.decode(introducer.as_deref().unwrap_or(charset::of_text(context)), bytes)
                 }
                 Literal::Null | Literal::Boolean(_) | Literal::Number(_) | Literal::Bits(_) => None,
             };

@@ -49,15 +49,15 @@ pub(super) fn date(text: &str, context: &Context) -> Result<Value, Fault> {
     }
 }
 
-/// A literal as DATETIME, or TIMESTAMP with its session's offset from UTC.
-pub(super) fn date_time(text: &str, precision: u8, offset: i32, context: &Context) -> Result<Value, Fault> {
+/// A literal as DATETIME, or as the local time of a TIMESTAMP.
+pub(super) fn date_time(text: &str, precision: u8, context: &Context) -> Result<Value, Fault> {
     let moment = moment(text)?;
     let clock = rounded(moment.nanos, precision, context);
     let Some(days) = existing(moment, text, context)? else {
         return Ok(Value::Text(zero_form(moment, clock, precision)));
     };
     let micros = days.checked_mul(DAY_MICROS).and_then(|day| day.checked_add(clock)).ok_or_else(|| odd(text))?;
-    Ok(Value::Micros(micros - i64::from(offset) * 1_000_000))
+    Ok(Value::Micros(micros))
 }
 
 fn zero_form(moment: Moment, clock: i64, precision: u8) -> String {

@@ -41,7 +41,7 @@ pub(super) fn tokenize(text: &[u8], context: &Context) -> (Vec<Token>, Option<Fa
         return Lexer::new(&text[..end], context, &context.charset).run();
     }
     // In these sets a byte of a wide character can look like a quote: the whole text is made UTF-8 first.
-    match charset::decode(&context.charset, &text[..end]) {
+    match context.charsets.decode(&context.charset, &text[..end]) {
         Some(decoded) => Lexer::new(decoded.as_bytes(), context, "utf8mb4").run(),
         None => (Vec::new(), Some(format!("the text is not valid {} (the client's character set)", context.charset))),
     }
@@ -200,7 +200,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn name(&self, bytes: &[u8]) -> Result<String, Fault> {
-        charset::decode(self.charset, bytes)
+        self.context
+            .charsets
+            .decode(self.charset, bytes)
             .map(std::borrow::Cow::into_owned)
             .ok_or_else(|| format!("a name is not readable as {}", self.charset))
     }
@@ -277,8 +279,8 @@ impl<'a> Lexer<'a> {
         }
         let double = self.peek(0) == Some(b'"') && !self.context.has(mode::ANSI_QUOTES);
         match (self.peek(0), self.peek(1)) {
-            (Some(b'\''), _) => Ok(Kind::Text { bytes: self.string(b'\'')?, introducer: Some(charset) }),
-            (Some(b'"'), _) if double => Ok(Kind::Text { bytes: self.string(b'"')?, introducer: Some(charset) }),
+            (Some(b'\''), _) => self.introduced_text(b'\'', charset),
+            (Some(b'"'), _) if double => self.introduced_text(b'"', charset),
             (Some(b'x' | b'X'), Some(b'\'')) => {
                 let bytes = self.prefixed().and_then(|digits| hex(&digits))?;
                 Ok(Kind::Hex { bytes, introducer: Some(charset) })
@@ -292,6 +294,14 @@ impl<'a> Lexer<'a> {
                 Ok(Kind::Word(word))
             }
         }
+    }
+
+    fn introduced_text(&mut self, quote: u8, charset: String) -> Result<Kind, Fault> {
+        let bytes = self.string(quote)?;
+        if bytes.is_ascii() || self.charset == self.context.charset {
+            return Ok(Kind::Text { bytes, introducer: Some(charset) });
+        }
+        Err(format!("the bytes of a string in {charset} are lost in a text that was made UTF-8"))
     }
 
     /// The text of `x'…'`, `b'…'`.

@@ -1,15 +1,16 @@
 //! One column's values: from the log's bytes to Avro.
 
+use std::net::Ipv4Addr;
+
 use schemas::{
-    native::mysql::{Native, zerofill_width},
+    charset::{Charsets, Decoder},
+    native::mysql::{Native, inet6_text, zerofill_width},
     types::Repr,
     wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, put_long},
 };
 
 use super::{
-    Malformed, Unfit, charset,
-    charset::{Charsets, Decoder},
-    compressed,
+    Malformed, Unfit, charset, compressed,
     cursor::{big, little},
     decimal, json,
     layout::{Physical, code},
@@ -143,8 +144,8 @@ impl Codec {
                 (0, 0) => DateTime::default().put_micros(out, *precision)?,
                 (seconds, micros) => put_long(out, i64::from(seconds) * 1_000_000 + i64::from(micros)),
             },
-            Codec::Text { decoder, compressed: false } => decoder.put(out, bytes)?,
-            Codec::Text { decoder, compressed: true } => decoder.put(out, compressed::column(bytes, &mut scratch.bytes)?)?,
+            Codec::Text { decoder, compressed: false } => charset::put(out, decoder, bytes)?,
+            Codec::Text { decoder, compressed: true } => charset::put(out, decoder, compressed::column(bytes, &mut scratch.bytes)?)?,
             Codec::Binary { length } => put_padded(out, bytes, *length),
             Codec::Bytes { compressed: false } => put_bytes(out, bytes),
             Codec::Bytes { compressed: true } => put_bytes(out, compressed::column(bytes, &mut scratch.bytes)?),
@@ -156,8 +157,8 @@ impl Codec {
                 put_bytes(out, &scratch.bytes);
             }
             Codec::Uuid => put_printed(out, &mut scratch.bytes, |out| network::uuid_text(out, padded(bytes))),
-            Codec::Inet4 => put_printed(out, &mut scratch.bytes, |out| network::inet4_text(out, padded(bytes))),
-            Codec::Inet6 => put_printed(out, &mut scratch.bytes, |out| network::inet6_text(out, padded(bytes))),
+            Codec::Inet4 => put_bytes(out, Ipv4Addr::from(padded::<4>(bytes)).to_string().as_bytes()),
+            Codec::Inet6 => put_bytes(out, inet6_text(padded::<16>(bytes).into()).as_bytes()),
             Codec::Printed(printed) => printed.put(out, bytes, physical, &mut scratch.bytes)?,
         }
         Ok(())

@@ -137,11 +137,12 @@ impl Physical {
         )
     }
 
-    /// Counted in TABLE_MAP's list of collations. MariaDB counts GEOMETRY too.
+    /// Counted in TABLE_MAP's list of collations. MariaDB counts GEOMETRY too, MySQL VECTOR, whose collation is binary.
     pub fn is_character(&self, mariadb: bool) -> bool {
         match self.code {
             code::STRING | code::VAR_STRING | code::VARCHAR | code::VARCHAR_COMPRESSED | code::BLOB | code::BLOB_COMPRESSED => true,
             code::GEOMETRY => mariadb,
+            code::VECTOR => !mariadb,
             _ => false,
         }
     }

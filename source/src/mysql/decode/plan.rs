@@ -1,6 +1,7 @@
 //! What is compiled once per (table as the log writes it, table as it is published).
 
 use schemas::{
+    charset::Charsets,
     native::Native,
     table::{ColumnId, Table},
     types::Repr,
@@ -13,7 +14,6 @@ use schemas::{
 use super::{
     Unfit,
     cell::{Codec, Scratch, put_filler},
-    charset::Charsets,
     layout::{Extent, Physical},
 };
 

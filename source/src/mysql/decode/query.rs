@@ -1,6 +1,6 @@
 //! QUERY events: a statement and the settings it ran under.
 
-use schemas::ddl::mysql::Context;
+use schemas::ddl::mysql::{Context, Zone};
 
 use super::{Malformed, compressed, cursor::Cursor};
 
@@ -104,7 +104,11 @@ impl Query {
                 context.charset_collations.insert(charset.into(), name.into());
             }
         }
-        context.time_zone_offset_seconds = status.time_zone.as_deref().and_then(offset);
+        context.time_zone = match status.time_zone.as_deref() {
+            Some("SYSTEM") => base.system_zone.clone(),
+            Some(zone) => offset(zone).map_or(Zone::Unknown, Zone::Fixed),
+            None => Zone::Unknown,
+        };
         if let Some(flags) = status.flags.filter(|_| base.mariadb && base.version >= EXPLICIT_IN_FLAGS) {
             context.explicit_defaults_for_timestamp = flags & EXPLICIT != 0;
         }
@@ -115,7 +119,7 @@ impl Query {
     }
 }
 
-/// `+05:30` in seconds; None for names and SYSTEM.
+/// `+05:30` in seconds; None for names.
 fn offset(zone: &str) -> Option<i32> {
     let (sign, rest) = match zone.as_bytes().first()? {
         b'+' => (1, &zone[1..]),
@@ -231,7 +235,7 @@ mod tests {
         assert_eq!(context.sql_mode, 4);
         assert_eq!((context.charset.as_str(), context.server_collation.as_str()), ("latin1", "utf8mb4_general_ci"));
         assert_eq!(context.database_collation.as_deref(), Some("latin1_swedish_ci"));
-        assert_eq!((context.time_zone_offset_seconds, context.default_database.as_str()), (Some(19_800), "shop"));
+        assert_eq!((context.time_zone, context.default_database.as_str()), (Zone::Fixed(19_800), "shop"));
         assert!(context.explicit_defaults_for_timestamp);
     }
 
@@ -250,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_named_time_zone_gives_no_offset() {
-        assert_eq!((offset("SYSTEM"), offset("Europe/Vienna"), offset("-03:00"), offset("UTC")), (None, None, Some(-10_800), Some(0)));
+        assert_eq!((offset("Europe/Vienna"), offset("-03:00"), offset("UTC")), (None, Some(-10_800), Some(0)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Holds the log's metadata against the tracked shape. It never interprets: it can only say that they disagree.
 
 use schemas::{
+    charset::Charsets,
     native::{
         Native,
         mysql::{Charset, Native as MySql},
@@ -10,7 +11,6 @@ use schemas::{
 
 use super::{
     cell::disagreement,
-    charset::Charsets,
     collation::{BINARY, Collations},
     table_map::{MapColumn, TableMap},
 };
@@ -83,7 +83,7 @@ impl Referee<'_> {
         let decoder =
             self.charsets.decoder(&charset.charset).ok_or_else(|| format!("its character set {} is not known", charset.charset))?;
         let same = found.len() == labels.len()
-            && found.iter().zip(labels).all(|(found, label)| decoder.text(found).is_ok_and(|found| found == *label));
+            && found.iter().zip(labels).all(|(found, label)| decoder.decode(found).is_ok_and(|found| found == *label));
         if same { Ok(()) } else { Err(format!("the log has {} labels that are not the {} expected ones", found.len(), labels.len())) }
     }
 }
