@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, time::Duration};
 
-use mysql_async::{Conn, DriverError, Error, IoError, Row, ServerError, prelude::Queryable};
+use mysql_async::{Conn, DriverError, Error, IoError, ServerError, prelude::Queryable};
 use runtime::config::TlsMode;
 use rustls::{CertificateError, Error as TlsError};
 use schemas::{
