@@ -64,32 +64,12 @@ impl LocalPublisher {
     fn known(&self, handle: TopicHandle) -> Result<&Topic, CaptureError> {
         self.topics.get(handle.0).ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", handle.0)))
     }
-
-    /// Puts the progress into the open transaction and has it written, off this thread, behind the one before it.
-    async fn hand_over(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        let (topic, schema) = self.system().map(|s| (s.progress.clone(), s.progress_schema))?;
-        self.buffer.clear();
-        put_progress(&mut self.buffer, schema, progress);
-        self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
-        self.written().await?;
-        let transaction = std::mem::replace(&mut self.transaction, self.log.begin());
-        self.commit = Some(tokio::task::spawn_blocking(move || transaction.commit()));
-        Ok(())
-    }
-
-    /// Waits until the commit that is being written has ended.
-    async fn written(&mut self) -> Result<(), CaptureError> {
-        let Some(commit) = &mut self.commit else { return Ok(()) };
-        let ended = commit.await;
-        self.commit = None;
-        joined(ended)
-    }
 }
 
 impl Publisher for LocalPublisher {
     async fn start(&mut self) -> Result<Option<Progress>, CaptureError> {
         // What became of it stands in the log.
-        let _ended = self.written().await;
+        let _ended = self.settle().await;
         self.transaction = self.log.begin();
         let (log, prefix) = (self.log.clone(), self.prefix.clone());
         let (system, last) = blocking(move || {
@@ -161,21 +141,26 @@ impl Publisher for LocalPublisher {
         self.transaction.pending()
     }
 
-    async fn commit(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.hand_over(progress).await?;
-        self.written().await
-    }
-
     async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.hand_over(progress).await
+        let (topic, schema) = self.system().map(|s| (s.progress.clone(), s.progress_schema))?;
+        self.buffer.clear();
+        put_progress(&mut self.buffer, schema, progress);
+        self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
+        self.settle().await?;
+        let transaction = std::mem::replace(&mut self.transaction, self.log.begin());
+        self.commit = Some(tokio::task::spawn_blocking(move || transaction.commit()));
+        Ok(())
     }
 
     async fn settle(&mut self) -> Result<(), CaptureError> {
-        self.written().await
+        let Some(commit) = &mut self.commit else { return Ok(()) };
+        let ended = commit.await;
+        self.commit = None;
+        joined(ended)
     }
 
     async fn ends(&mut self, topic: TopicHandle) -> Result<Vec<Offset>, CaptureError> {
-        self.written().await?;
+        self.settle().await?;
         Ok(self.log.ends(self.known(topic)?))
     }
 
@@ -184,8 +169,7 @@ impl Publisher for LocalPublisher {
         self.buffer.clear();
         put_event(&mut self.buffer, schema, event);
         self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
-        self.hand_over(progress).await?;
-        self.written().await
+        self.commit(progress).await
     }
 }
 

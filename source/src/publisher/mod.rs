@@ -54,18 +54,19 @@ pub trait Publisher: Send {
     fn pending(&self) -> (usize, usize);
 
     /// Commits the open transaction with this progress. Durable when it returns.
-    fn commit(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send;
+    fn commit(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send {
+        async {
+            self.commit_soon(progress).await?;
+            self.settle().await
+        }
+    }
 
     /// Hands the open transaction over to be committed with this progress, and opens the next one; waits for an older one that was
     /// handed over. Durable when [`Self::settle`] or a later commit has returned; an error shows there.
-    fn commit_soon(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send {
-        self.commit(progress)
-    }
+    fn commit_soon(&mut self, progress: &Progress) -> impl Future<Output = Result<(), CaptureError>> + Send;
 
     /// Waits until what was handed over is durable.
-    fn settle(&mut self) -> impl Future<Output = Result<(), CaptureError>> + Send {
-        std::future::ready(Ok(()))
-    }
+    fn settle(&mut self) -> impl Future<Output = Result<(), CaptureError>> + Send;
 
     /// The end offsets of a topic's lanes, behind everything committed; what was handed over is settled first.
     fn ends(&mut self, topic: TopicHandle) -> impl Future<Output = Result<Vec<Offset>, CaptureError>> + Send;

@@ -69,10 +69,6 @@ impl Publisher for Told {
         self.inner.pending()
     }
 
-    async fn commit(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.inner.commit(progress).await
-    }
-
     async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
         self.inner.commit_soon(progress).await
     }

@@ -135,7 +135,7 @@ impl KafkaPublisher {
     /// Forgets everything that is not committed.
     async fn abandon(&mut self) {
         // What became of it, the newest progress tells.
-        let _ended = self.written().await;
+        let _ended = self.settle().await;
         self.open.clear();
         self.system = None;
         self.used.clear();
@@ -185,31 +185,6 @@ impl KafkaPublisher {
             });
         }
         self.open.add(Outgoing { topic, lane: 0, key, value: &self.buffer });
-        Ok(())
-    }
-
-    /// Puts the progress into the open transaction and has it committed, behind the one before it.
-    async fn hand_over(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        let (topic, schema) = self.system().map(|s| (s.progress, s.progress_schema))?;
-        self.buffer.clear();
-        put_progress(&mut self.buffer, schema, progress);
-        self.add_own(topic, Some(self.prefix.clone().as_bytes()))?;
-        self.written().await?;
-        let producer = self.producers.pop_front();
-        let producer = producer.ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))?;
-        self.producers.push_back(producer.clone());
-        let transaction = std::mem::replace(&mut self.open, std::mem::take(&mut self.spare));
-        let names = self.names.clone();
-        self.under_way = Some(tokio::task::spawn_blocking(move || producer.commit(transaction, &names)));
-        Ok(())
-    }
-
-    /// Waits until the transaction that is being committed has ended.
-    async fn written(&mut self) -> Result<(), CaptureError> {
-        let Some(commit) = &mut self.under_way else { return Ok(()) };
-        let ended = commit.await;
-        self.under_way = None;
-        self.spare = ended.map_err(|e| thread_ended(&e))??;
         Ok(())
     }
 
@@ -366,21 +341,31 @@ impl Publisher for KafkaPublisher {
         self.open.pending()
     }
 
-    async fn commit(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.hand_over(progress).await?;
-        self.written().await
-    }
-
     async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
-        self.hand_over(progress).await
+        let (topic, schema) = self.system().map(|s| (s.progress, s.progress_schema))?;
+        self.buffer.clear();
+        put_progress(&mut self.buffer, schema, progress);
+        self.add_own(topic, Some(self.prefix.clone().as_bytes()))?;
+        self.settle().await?;
+        let producer = self.producers.pop_front();
+        let producer = producer.ok_or_else(|| CaptureError::Transport("the publisher is used before it was started".into()))?;
+        self.producers.push_back(producer.clone());
+        let transaction = std::mem::replace(&mut self.open, std::mem::take(&mut self.spare));
+        let names = self.names.clone();
+        self.under_way = Some(tokio::task::spawn_blocking(move || producer.commit(transaction, &names)));
+        Ok(())
     }
 
     async fn settle(&mut self) -> Result<(), CaptureError> {
-        self.written().await
+        let Some(commit) = &mut self.under_way else { return Ok(()) };
+        let ended = commit.await;
+        self.under_way = None;
+        self.spare = ended.map_err(|e| thread_ended(&e))??;
+        Ok(())
     }
 
     async fn ends(&mut self, topic: TopicHandle) -> Result<Vec<Offset>, CaptureError> {
-        self.written().await?;
+        self.settle().await?;
         let known = self.names.get(topic.0).cloned().zip(self.lanes.get(topic.0).copied());
         let (name, lanes) = known.ok_or_else(|| CaptureError::Transport(format!("topic number {} is not known", topic.0)))?;
         let cluster = self.cluster.clone();
@@ -392,8 +377,7 @@ impl Publisher for KafkaPublisher {
         self.buffer.clear();
         put_event(&mut self.buffer, schema, event);
         self.add_own(topic, None)?;
-        self.hand_over(progress).await?;
-        self.written().await
+        self.commit(progress).await
     }
 }
 
