@@ -80,7 +80,7 @@ async fn a_missing_right_is_named_with_its_grant() {
         let remedies: Vec<&str> = problems.iter().flat_map(|p| &p.sql).map(String::as_str).collect();
         for part in [
             "GRANT REPLICATION SLAVE ON *.* TO `nobody`@`127.0.0.1`;",
-            if flavour == Flavour::MariaDb { "GRANT BINLOG MONITOR ON *.* TO" } else { "GRANT REPLICATION CLIENT ON *.* TO" },
+            if flavour == Flavour::MySql { "GRANT REPLICATION CLIENT ON *.* TO" } else { "GRANT BINLOG MONITOR ON *.* TO" },
             "GRANT SELECT ON `it_rights`.`t` TO",
         ] {
             assert!(remedies.iter().any(|remedy| remedy.contains(part)), "{part}: {remedies:?}");

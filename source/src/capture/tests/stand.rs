@@ -110,7 +110,7 @@ async fn an_accepted_statement_is_recorded_and_passed() {
     let accept = |at: &str| Command::Accept { table: Some("shop.a".into()), at: Some(at.into()), by: Some("ann".into()) };
     world.command(&accept("fake:0"));
     let offset = world.progress().command;
-    world.until(|s| s.state == State::Stopped).await;
+    world.until_command(offset + 1).await;
     assert_eq!((world.progress().command, world.progress().state), (offset + 1, SourceState::Stopped));
     world.command(&accept(&world.progress().position));
     world.command(&accept(&world.progress().position));

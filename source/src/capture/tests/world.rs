@@ -67,6 +67,12 @@ pub fn captured(name: &str) -> CapturedTable {
     CapturedTable { table: id(name), columns: Vec::new(), exclude_columns: Vec::new(), key: Vec::new(), filter: None }
 }
 
+/// The newest progress of all.
+fn newest(log: &Log) -> Option<Progress> {
+    let record = log.find(&names::progress(PREFIX)).and_then(|topic| log.newest(&topic, 0).expect("read"));
+    record.map(|record| read_progress(&record).expect("progress"))
+}
+
 impl World {
     pub fn new(server: Server, tables: &[&str]) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -116,15 +122,19 @@ impl World {
         // The status may be that of a run before: what was taken since, and is not done, is seen in the log.
         let nothing_left = move || {
             let commands = log.find(&names::commands(PREFIX)).map_or(0, |topic| log.ends(&topic)[0]);
-            let progress = log.find(&names::progress(PREFIX)).and_then(|topic| log.newest(&topic, 0).expect("read"));
-            progress.is_some_and(|record| {
-                let progress = read_progress(&record).expect("progress");
+            newest(&log).is_some_and(|progress| {
                 let begun = progress.tables.values().all(|t| t.retired || (t.copy.is_none() && t.begin.is_none()));
                 begun && progress.command == commands
             })
         };
         let there = |s: &SourceStatus| s.position == server.end().to_string() && !s.tables.is_empty();
         self.until(|s| there(s) && s.tables.values().all(Option::is_none) && nothing_left()).await
+    }
+
+    /// Runs until so many commands were taken, whatever came of them.
+    pub async fn until_command(&mut self, number: u64) -> Ended {
+        let log = self.log.clone();
+        self.until(|_| newest(&log).is_some_and(|progress| progress.command >= number)).await
     }
 
     /// Runs the loop to its own end.
@@ -184,8 +194,7 @@ impl World {
     }
 
     pub fn progress(&self) -> Progress {
-        let topic = self.log.find(&names::progress(PREFIX)).expect("topic");
-        read_progress(&self.log.newest(&topic, 0).expect("read").expect("progress")).expect("progress")
+        newest(&self.log).expect("progress")
     }
 
     /// All rows of a table, in publication order.
