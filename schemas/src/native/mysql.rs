@@ -3,7 +3,7 @@
 mod address;
 mod printed;
 
-pub use address::inet6_text;
+pub use address::Inet6;
 pub use printed::{NAMES, printed, zerofill_width};
 
 use std::fmt;

@@ -9,7 +9,7 @@ use super::{
     token::Fault,
 };
 use crate::{
-    native::mysql::{Charset, Native, inet6_text},
+    native::mysql::{Charset, Inet6, Native},
     table::Default,
     value::Value,
 };
@@ -64,7 +64,7 @@ pub(super) fn evaluate(literal: &Literal, native: &Native, context: &Context) ->
         Native::Json => return json(&plain(literal, context)?).map(Some),
         Native::Uuid => Value::Text(uuid(&plain(literal, context)?)?),
         Native::Inet4 => Value::Text(parsed::<std::net::Ipv4Addr>(&plain(literal, context)?, "an INET4 address")?.to_string()),
-        Native::Inet6 => Value::Text(inet6_text(parsed(&plain(literal, context)?, "an INET6 address")?)),
+        Native::Inet6 => Value::Text(Inet6(parsed(&plain(literal, context)?, "an INET6 address")?).to_string()),
         Native::Geometry { .. } | Native::Vector { .. } => return Err("a literal default of this type is not understood".into()),
     };
     Ok(Some(Default::Constant(value)))

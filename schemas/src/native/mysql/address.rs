@@ -1,32 +1,36 @@
 //! Network addresses as MariaDB prints them.
 
 use std::{
+    fmt,
     net::{Ipv4Addr, Ipv6Addr},
     ops::Range,
 };
 
-/// The first of the longest runs of zeros is left out, even a single one, and IPv4-compatible and -mapped addresses end in dotted form.
-pub fn inet6_text(address: Ipv6Addr) -> String {
-    let words = address.segments();
-    let gap = longest_zeros(&words);
-    let dotted = gap.start == 0 && (gap.len() == 6 || (gap.len() == 5 && words[5] == 0xffff));
-    let mut text = String::new();
-    let mut i = 0;
-    while i < 8 {
-        if i == gap.start && !gap.is_empty() {
-            text.push_str(if i == 0 { "::" } else { ":" });
-            i = gap.end;
-        } else if i == 6 && dotted {
-            let [.., a, b, c, d] = address.octets();
-            text.push_str(&Ipv4Addr::new(a, b, c, d).to_string());
-            i = 8;
-        } else {
-            text.push_str(&format!("{:x}", words[i]));
-            text.push_str(if i < 7 { ":" } else { "" });
-            i += 1;
+/// An INET6 value: the first of the longest runs of zeros is left out, even a single one, and IPv4-compatible and -mapped addresses
+/// end in dotted form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inet6(pub Ipv6Addr);
+
+impl fmt::Display for Inet6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.0.segments();
+        let gap = longest_zeros(&words);
+        let dotted = gap.start == 0 && (gap.len() == 6 || (gap.len() == 5 && words[5] == 0xffff));
+        let mut i = 0;
+        while i < 8 {
+            if i == gap.start && !gap.is_empty() {
+                f.write_str(if i == 0 { "::" } else { ":" })?;
+                i = gap.end;
+            } else if i == 6 && dotted {
+                let [.., a, b, c, d] = self.0.octets();
+                return write!(f, "{}", Ipv4Addr::new(a, b, c, d));
+            } else {
+                write!(f, "{:x}{}", words[i], if i < 7 { ":" } else { "" })?;
+                i += 1;
+            }
         }
+        Ok(())
     }
-    text
 }
 
 fn longest_zeros(words: &[u16; 8]) -> Range<usize> {
@@ -58,7 +62,7 @@ mod tests {
             ("1:0:0:2:0:0:0:3", "1:0:0:2::3"),
             ("1:0:0:2:3:0:0:4", "1::2:3:0:0:4"),
         ] {
-            assert_eq!(inet6_text(text.parse().unwrap()), printed);
+            assert_eq!(Inet6(text.parse().unwrap()).to_string(), printed);
         }
     }
 }

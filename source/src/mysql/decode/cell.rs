@@ -1,10 +1,10 @@
 //! One column's values: from the log's bytes to Avro.
 
-use std::net::Ipv4Addr;
+use std::{fmt::Display, net::Ipv4Addr};
 
 use schemas::{
     charset::{Charsets, Decoder},
-    native::mysql::{Native, inet6_text, zerofill_width},
+    native::mysql::{Inet6, Native, zerofill_width},
     types::Repr,
     wire::codec::{put_bytes, put_decimal_i128, put_double, put_float, put_long},
 };
@@ -157,8 +157,8 @@ impl Codec {
                 put_bytes(out, &scratch.bytes);
             }
             Codec::Uuid => put_printed(out, &mut scratch.bytes, |out| network::uuid_text(out, padded(bytes))),
-            Codec::Inet4 => put_bytes(out, Ipv4Addr::from(padded::<4>(bytes)).to_string().as_bytes()),
-            Codec::Inet6 => put_bytes(out, inet6_text(padded::<16>(bytes).into()).as_bytes()),
+            Codec::Inet4 => put_address(out, &mut scratch.bytes, Ipv4Addr::from(padded::<4>(bytes))),
+            Codec::Inet6 => put_address(out, &mut scratch.bytes, Inet6(padded::<16>(bytes).into())),
             Codec::Printed(printed) => printed.put(out, bytes, physical, &mut scratch.bytes)?,
         }
         Ok(())
@@ -267,6 +267,13 @@ fn datetime(bytes: &[u8], physical: Physical) -> DateTime {
 #[inline]
 fn instant(bytes: &[u8], physical: Physical) -> (u32, u32) {
     if physical.code == code::TIMESTAMP2 { (big(&bytes[..4]) as u32, temporal::fraction(&bytes[4..])) } else { (little(bytes) as u32, 0) }
+}
+
+fn put_address(out: &mut Vec<u8>, scratch: &mut Vec<u8>, address: impl Display) {
+    use std::io::Write;
+    put_printed(out, scratch, |out| {
+        let _ = write!(out, "{address}");
+    });
 }
 
 fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {

@@ -168,3 +168,17 @@ impl Plan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use schemas::ddl::mysql::{Context, table_from_create};
+
+    use super::*;
+
+    #[test]
+    fn a_character_set_that_has_no_table_is_refused_by_name() {
+        let table = table_from_create(b"CREATE TABLE s.t (id INT, c TEXT CHARACTER SET swe7)", &Context::new(true, 101_119)).unwrap();
+        let refused = Fields::new(&table, &RowSchema::new(&table), &Charsets::default()).unwrap_err();
+        assert!(refused.starts_with("column `c`: its character set swe7 cannot be read exactly"), "{refused}");
+    }
+}
