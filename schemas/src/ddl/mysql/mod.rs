@@ -24,7 +24,9 @@ mod token;
 
 use std::collections::BTreeMap;
 
+pub(crate) use charset::widest;
 pub use context::{Context, mode};
+pub(crate) use resolve::lob_bytes;
 pub use statement::{
     Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind,
     KeyPart, Literal, Parsed, Position, Refusal, Statement,
