@@ -88,7 +88,7 @@ async fn main() -> ExitCode {
             continue;
         }
         let begin = Instant::now();
-        match run(case, &arguments.source, arguments.transport).await {
+        match run_all(case, &arguments.source, arguments.transport).await {
             Ok(()) => {
                 passed += 1;
                 println!("pass {id} {} ({:.1} s)", case.title, begin.elapsed().as_secs_f32());
@@ -191,9 +191,44 @@ struct Run<'a> {
     problems: Vec<String>,
 }
 
-async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
+/// How a case is run once more, where its `config` asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variation {
+    AsWritten,
+    /// With `binlog_row_metadata=MINIMAL`.
+    Minimal,
+    /// The pipeline is stopped before the first change and started behind everything.
+    StoppedMeanwhile,
+}
+
+async fn run_all(case: &Case, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
+    let config = case.config.as_deref().unwrap_or_default();
+    let mut variations = vec![Variation::AsWritten];
+    if config.contains("MINIMAL") {
+        variations.push(Variation::Minimal);
+    }
+    if config.contains("stopped before the first") {
+        variations.push(Variation::StoppedMeanwhile);
+    }
+    for variation in variations {
+        let result = run(case, variation, flavour, transport).await;
+        if variation == Variation::Minimal {
+            source::Session::connect(&source::url(flavour)).await.run("SET GLOBAL binlog_row_metadata = FULL").await;
+        }
+        result.map_err(|mut problems| {
+            problems.insert(0, format!("run {variation:?}"));
+            problems
+        })?;
+    }
+    Ok(())
+}
+
+async fn run(case: &Case, variation: Variation, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
     let source_url = source::url(flavour);
     let mut session = source::Session::connect(&source_url).await;
+    if variation == Variation::Minimal {
+        session.run("SET GLOBAL binlog_row_metadata = MINIMAL").await;
+    }
     for leftover in ["shop2", "other", "shop3", "archive"] {
         session.run(&format!("DROP DATABASE IF EXISTS `{leftover}`")).await;
     }
@@ -225,8 +260,20 @@ async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Resul
         exit: None,
         problems: Vec::new(),
     };
-    for step in &case.steps {
-        run.step(step).await;
+    let changes = |step: &Step| step.source_sql.as_deref().is_some_and(|sql| sql.contains("ALTER"));
+    let (first, last) = (case.steps.iter().position(changes), case.steps.iter().rposition(|step| step.source_sql.is_some()));
+    for (number, step) in case.steps.iter().enumerate() {
+        let (begin, end) = (first == Some(number), last == Some(number));
+        if variation == Variation::StoppedMeanwhile && begin {
+            run.stop();
+        }
+        // Nothing is waited for while nothing runs.
+        if step.source_sql.is_some() || run.pipeline.is_running() || variation != Variation::StoppedMeanwhile || number == 0 {
+            run.step(step).await;
+        }
+        if variation == Variation::StoppedMeanwhile && end {
+            run.pipeline.start();
+        }
     }
     run.judge().await;
     run.pipeline.kill();

@@ -22,7 +22,7 @@ pub enum Action {
     Start,
 }
 
-/// What the history has to say of a change.
+/// What the history has to say of a change. The tables may be otherwise than was thought, for the server refuses some statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     Applied,
@@ -354,12 +354,12 @@ fn clause(columns: &mut Vec<Column>, touched: &mut Vec<String>, dialect: Dialect
         5 => {
             columns[at].nullable = !old.nullable;
             columns[at].defaulted = columns[at].nullable;
-            Some((format!("MODIFY {word}{quoted} {} {}{place}", old.kind.declared(dialect), null(&columns[at])), Expected::Applied))
+            Some((format!("MODIFY {word}{quoted} {} {}{place}", old.kind.declared(dialect), null(&columns[at])), Expected::Either))
         }
         6 => {
             columns[at].defaulted = old.nullable;
             let comment = random.pick(&["", " COMMENT 'it''s ; ('"]);
-            Some((format!("MODIFY {word}{quoted} {} {}{comment}{place}", old.kind.declared(dialect), null(&old)), Expected::Nothing))
+            Some((format!("MODIFY {word}{quoted} {} {}{comment}{place}", old.kind.declared(dialect), null(&old)), Expected::Either))
         }
         _ => {
             columns[at].kind = old.kind.larger(random)?;
