@@ -4,6 +4,7 @@
 
 use crate::{
     change::Kind,
+    ddl::mysql::{lob_bytes, widest},
     native::{Native, mysql, postgres},
     table::Column,
 };
@@ -82,6 +83,11 @@ fn fraction(before: u8, after: u8) -> Option<Kind> {
     }
 }
 
+/// Values of at most so many bytes go into a TEXT or BLOB.
+fn holds(size: mysql::LobSize, bytes: u32) -> Option<Kind> {
+    Some(if lob_bytes(size) >= bytes { Kind::Lengthen } else { Kind::ChangeType })
+}
+
 fn labels(before: &[String], after: &[String]) -> Option<Kind> {
     if before == after {
         None
@@ -152,7 +158,11 @@ fn mysql_change(before: &mysql::Native, after: &mysql::Native) -> Option<Kind> {
             same_variant!(N::Char { length: new, .. } = after);
             size(length, new)
         }
-        N::VarChar { length, .. } => {
+        // A TEXT that holds every value of a VARCHAR is its longer form; the same for bytes.
+        N::VarChar { length, charset, .. } => {
+            if let N::Text { size, .. } = after {
+                return holds(*size, length.saturating_mul(widest(&charset.charset)));
+            }
             same_variant!(N::VarChar { length: new, .. } = after);
             size(length, new)
         }
@@ -161,6 +171,9 @@ fn mysql_change(before: &mysql::Native, after: &mysql::Native) -> Option<Kind> {
             size(length, new)
         }
         N::VarBinary { length, .. } => {
+            if let N::Blob { size, .. } = after {
+                return holds(*size, *length);
+            }
             same_variant!(N::VarBinary { length: new, .. } = after);
             size(length, new)
         }
@@ -325,7 +338,9 @@ mod tests {
             (int(32, false), varchar(12), Some(Kind::ChangeType)),
             (varchar(10), varchar(20), Some(Kind::Lengthen)),
             (varchar(300), varchar(8), Some(Kind::Shorten)),
-            (varchar(10), text(LobSize::Normal), Some(Kind::ChangeType)),
+            (varchar(10), text(LobSize::Normal), Some(Kind::Lengthen)),
+            (varchar(16_384), text(LobSize::Normal), Some(Kind::ChangeType)),
+            (text(LobSize::Normal), varchar(10), Some(Kind::ChangeType)),
             (char(5), varchar(5), Some(Kind::ChangeType)),
             (char(5), char(9), Some(Kind::Lengthen)),
             (text(LobSize::Normal), text(LobSize::Medium), Some(Kind::Lengthen)),

@@ -67,6 +67,29 @@ fn a_column_dropped_and_added_again_is_another_one() {
 }
 
 #[test]
+fn a_statement_gives_a_type_change_the_class_that_two_shapes_give_it() {
+    let mut before = table("CREATE TABLE t (id INT PRIMARY KEY, d DATETIME(3), z INT UNSIGNED ZEROFILL, v VARCHAR(20), b VARBINARY(300))");
+    let class = |before: &Table, text: &str| kinds(&altered(before, text));
+    for (clause, kind) in [
+        ("MODIFY d DATETIME(6)", Kind::Lengthen),
+        // One server rounds the digits that go, another cuts them.
+        ("MODIFY d DATETIME", Kind::ChangeType),
+        ("MODIFY z BIGINT UNSIGNED", Kind::WidenInteger),
+        ("MODIFY v TEXT", Kind::Lengthen),
+        ("MODIFY v VARCHAR(9)", Kind::Shorten),
+        ("MODIFY b TINYBLOB", Kind::ChangeType),
+        ("MODIFY b BLOB", Kind::Lengthen),
+    ] {
+        assert_eq!(class(&before, &format!("ALTER TABLE t {clause}")), [kind], "{clause}");
+    }
+    // Published as text: what prints the values that are there otherwise is another type.
+    before.columns.iter_mut().for_each(|column| column.as_text = true);
+    for clause in ["MODIFY d DATETIME(6)", "MODIFY z INT UNSIGNED"] {
+        assert_eq!(class(&before, &format!("ALTER TABLE t {clause}")), [Kind::ChangeType], "{clause}");
+    }
+}
+
+#[test]
 fn a_key_goes_over_to_an_added_column_of_the_old_name() {
     let before = table("CREATE TABLE t (a INT NOT NULL, b INT, PRIMARY KEY (b), UNIQUE u (a))");
     let effect = altered(&before, "ALTER TABLE t DROP COLUMN b, ADD b INT");

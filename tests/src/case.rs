@@ -49,6 +49,9 @@ pub struct Expected {
     pub outcome: String,
     #[serde(default)]
     pub accept_also: Option<String>,
+    /// Narrower, in words that begin with the outcome.
+    #[serde(default)]
+    pub by_source: std::collections::BTreeMap<String, String>,
     #[serde(default)]
     pub by_target: std::collections::BTreeMap<String, String>,
     #[serde(default)]

@@ -56,16 +56,16 @@ fn arguments() -> Result<Arguments, String> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (arguments, cases, skips) =
-        match arguments().and_then(|a| case::find(&a.paths).map(|c| (a, c))).and_then(|(a, c)| skips().map(|s| (a, c, s))) {
-            Ok(all) => all,
-            Err(message) => {
-                eprintln!("{message}");
-                return ExitCode::from(2);
-            }
-        };
+    let (arguments, cases, ports, skips) = match read() {
+        Ok(all) => all,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for case in cases {
+    let originals: BTreeSet<String> = cases.iter().map(Case::id).collect();
+    for case in &cases {
         let id = case.id();
         if !arguments.only.is_empty() && !arguments.only.contains(&id) {
             continue;
@@ -73,9 +73,14 @@ async fn main() -> ExitCode {
         if !case.source.contains(&arguments.source) || !case.target.iter().any(|t| t == "postgres") {
             continue;
         }
+        // A port runs in its original's place.
+        if arguments.only.is_empty() && id.strip_suffix('m').is_some_and(|original| originals.contains(original)) {
+            continue;
+        }
+        let case = ports.get(&format!("{id}m")).filter(|port| port.source.contains(&arguments.source)).unwrap_or(case);
         let reason = match case.sql_dialect.as_str() {
             "mysql" => skips.get(&arguments.source).and_then(|s| s.get(&id)).cloned(),
-            other => Some(format!("written in {other}'s dialect")),
+            other => Some(format!("written in {other}'s dialect, and not ported")),
         };
         if let Some(reason) = reason.filter(|_| arguments.only.is_empty()) {
             skipped += 1;
@@ -83,7 +88,7 @@ async fn main() -> ExitCode {
             continue;
         }
         let begin = Instant::now();
-        match run(&case, &arguments.source, arguments.transport).await {
+        match run_all(case, &arguments.source, arguments.transport).await {
             Ok(()) => {
                 passed += 1;
                 println!("pass {id} {} ({:.1} s)", case.title, begin.elapsed().as_secs_f32());
@@ -101,8 +106,23 @@ async fn main() -> ExitCode {
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
+type Skips = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What is asked for, the cases, the ports by id, and the skips.
+fn read() -> Result<(Arguments, Vec<Case>, BTreeMap<String, Case>, Skips), String> {
+    let arguments = arguments()?;
+    let cases = case::find(&arguments.paths)?;
+    Ok((arguments, cases, ports()?, skips()?))
+}
+
+/// Cases in other words, for servers that do not understand the original's: its id with an `m`, for the sources that the port names.
+fn ports() -> Result<BTreeMap<String, Case>, String> {
+    let all = case::find(&[pipeline::data("data/cases-more")])?;
+    Ok(all.into_iter().filter(|case| case.id().ends_with('m')).map(|case| (case.id(), case)).collect())
+}
+
 /// Cases that are not run, by source and id, each with its reason.
-fn skips() -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
+fn skips() -> Result<Skips, String> {
     let path = pipeline::data("data/skipped.yaml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_yaml_ng::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
@@ -157,6 +177,8 @@ async fn captured(case: &Case, session: &mut source::Session) -> Result<Vec<Capt
 /// One case at work.
 struct Run<'a> {
     case: &'a Case,
+    /// `mariadb` or `mysql`.
+    flavour: &'a str,
     source: source::Session,
     others: BTreeMap<String, source::Session>,
     target: postgres::Session,
@@ -169,9 +191,44 @@ struct Run<'a> {
     problems: Vec<String>,
 }
 
-async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
+/// How a case is run once more, where its `config` asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variation {
+    AsWritten,
+    /// With `binlog_row_metadata=MINIMAL`.
+    Minimal,
+    /// The pipeline is stopped before the first change and started behind everything.
+    StoppedMeanwhile,
+}
+
+async fn run_all(case: &Case, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
+    let config = case.config.as_deref().unwrap_or_default();
+    let mut variations = vec![Variation::AsWritten];
+    if config.contains("MINIMAL") {
+        variations.push(Variation::Minimal);
+    }
+    if config.contains("stopped before the first") {
+        variations.push(Variation::StoppedMeanwhile);
+    }
+    for variation in variations {
+        let result = run(case, variation, flavour, transport).await;
+        if variation == Variation::Minimal {
+            source::Session::connect(&source::url(flavour)).await.run("SET GLOBAL binlog_row_metadata = FULL").await;
+        }
+        result.map_err(|mut problems| {
+            problems.insert(0, format!("run {variation:?}"));
+            problems
+        })?;
+    }
+    Ok(())
+}
+
+async fn run(case: &Case, variation: Variation, flavour: &str, transport: Transport<'static>) -> Result<(), Vec<String>> {
     let source_url = source::url(flavour);
     let mut session = source::Session::connect(&source_url).await;
+    if variation == Variation::Minimal {
+        session.run("SET GLOBAL binlog_row_metadata = MINIMAL").await;
+    }
     for leftover in ["shop2", "other", "shop3", "archive"] {
         session.run(&format!("DROP DATABASE IF EXISTS `{leftover}`")).await;
     }
@@ -192,6 +249,7 @@ async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Resul
     }
     let mut run = Run {
         case,
+        flavour,
         source: session,
         others: BTreeMap::new(),
         target,
@@ -202,8 +260,20 @@ async fn run(case: &Case, flavour: &str, transport: Transport<'static>) -> Resul
         exit: None,
         problems: Vec::new(),
     };
-    for step in &case.steps {
-        run.step(step).await;
+    let changes = |step: &Step| step.source_sql.as_deref().is_some_and(|sql| sql.contains("ALTER"));
+    let (first, last) = (case.steps.iter().position(changes), case.steps.iter().rposition(|step| step.source_sql.is_some()));
+    for (number, step) in case.steps.iter().enumerate() {
+        let (begin, end) = (first == Some(number), last == Some(number));
+        if variation == Variation::StoppedMeanwhile && begin {
+            run.stop();
+        }
+        // Nothing is waited for while nothing runs.
+        if step.source_sql.is_some() || run.pipeline.is_running() || variation != Variation::StoppedMeanwhile || number == 0 {
+            run.step(step).await;
+        }
+        if variation == Variation::StoppedMeanwhile && end {
+            run.pipeline.start();
+        }
     }
     run.judge().await;
     run.pipeline.kill();
@@ -356,8 +426,9 @@ impl Run<'_> {
         let history = if refused { Json::Null } else { self.pipeline.history() };
         let found = outcome(refused, &status);
         let expected = &self.case.expected;
-        let note = expected.by_target.get("postgres").cloned().unwrap_or_default();
-        let words = ["applied", "held", "stopped", "nothing_to_apply", "rows_only"];
+        let narrowed = expected.by_source.get(self.flavour).or_else(|| expected.by_target.get("postgres"));
+        let note = narrowed.cloned().unwrap_or_default();
+        let words = ["applied", "held", "stopped", "nothing_to_apply", "rows_only", "refused_at_start"];
         let wanted = words.into_iter().find(|word| note.starts_with(word)).unwrap_or(expected.outcome.as_str());
         let second = expected.second_change.as_ref().and_then(case::cell).unwrap_or_default();
         let also = format!("{} {note} {second}", expected.accept_also.as_deref().unwrap_or_default());

@@ -1,12 +1,9 @@
 //! The same promises with MySQL as the source: its GTIDs, its log and its own words.
 
-use std::time::Duration;
-
 use tests::{pipeline::text, source};
 
 use crate::{
     crash::thirty_kills,
-    model::run,
     world::{Options, World},
 };
 
@@ -92,9 +89,4 @@ async fn thirty_kills_lose_nothing_and_double_nothing() {
         format!("INSERT INTO t (id, v, n) SELECT seq, CONCAT('row ', seq), seq % 13 FROM {}", numbers(from, to))
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_changes_and_rows_from_three_sessions_with_kills_end_equal() {
-    run("my_model", 4, options(), Duration::from_secs(7)).await;
 }

@@ -89,7 +89,7 @@ pub(super) fn binary_collation(charset: &str) -> String {
 }
 
 /// Bytes of the widest character.
-pub(super) fn widest(charset: &str) -> u32 {
+pub(crate) fn widest(charset: &str) -> u32 {
     CHARSETS.iter().find(|(name, _, _)| *name == charset).map_or(4, |(_, _, widest)| *widest)
 }
 

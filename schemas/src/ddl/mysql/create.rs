@@ -87,9 +87,11 @@ pub(super) fn create_index(cursor: &mut Cursor<'_>, kind: KeyKind, or_replace: b
     let table = cursor.table()?;
     wait(cursor)?;
     let parts = parts(cursor)?;
+    wait(cursor)?;
     index_options(cursor)?;
     algorithm_and_lock(cursor)?;
     index_options(cursor)?;
+    wait(cursor)?;
     let mut clauses = Vec::new();
     if or_replace {
         clauses.push(Clause::DropIndex { name: name.clone(), if_exists: true });

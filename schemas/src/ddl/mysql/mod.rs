@@ -24,7 +24,9 @@ mod token;
 
 use std::collections::BTreeMap;
 
+pub(crate) use charset::widest;
 pub use context::{Context, Days, Zone, mode};
+pub(crate) use resolve::lob_bytes;
 pub use statement::{
     Alter, Body, CharsetClause, Clause, ColumnDefinition, Constraint, Control, Create, Declared, DefaultClause, Exchange, Key, KeyKind,
     KeyPart, Literal, Parsed, Position, Refusal, Statement,
@@ -52,6 +54,11 @@ pub struct Effect {
 /// Reads one statement, whose bytes are as the log has them.
 pub fn parse(text: &[u8], context: &Context) -> Parsed {
     parser::parse(text, context)
+}
+
+/// A statement's bytes as text for people, exact where they are valid in the client's character set.
+pub fn printed(text: &[u8], charset: &str) -> String {
+    charset::decode(charset, text).map_or_else(|| String::from_utf8_lossy(text).into_owned(), std::borrow::Cow::into_owned)
 }
 
 /// What a statement does to the shapes that are known. `known` has every table of the captured databases.

@@ -149,7 +149,7 @@ pub(super) fn lob_size(bytes: u32) -> LobSize {
 }
 
 /// The most bytes that a TEXT or BLOB holds.
-pub(super) fn lob_bytes(size: LobSize) -> u32 {
+pub(crate) fn lob_bytes(size: LobSize) -> u32 {
     match size {
         LobSize::Tiny => 255,
         LobSize::Normal => 65_535,

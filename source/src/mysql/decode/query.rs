@@ -1,6 +1,6 @@
 //! QUERY events: a statement and the settings it ran under.
 
-use schemas::ddl::mysql::{Context, Zone};
+use schemas::ddl::mysql::{Context, Zone, printed};
 
 use super::{Malformed, compressed, cursor::Cursor};
 
@@ -16,6 +16,8 @@ pub struct Query {
     pub error_code: u16,
     pub schema: String,
     pub text: Vec<u8>,
+    /// The text's character set, once the settings are known.
+    pub charset: String,
     pub status: Status,
 }
 
@@ -68,12 +70,12 @@ impl Query {
         while text.last() == Some(&0) {
             text.pop();
         }
-        Ok(Self { thread, error_code, schema, text, status })
+        Ok(Self { thread, error_code, schema, text, charset: "utf8mb4".into(), status })
     }
 
-    /// The statement's text for people, exact where it is UTF-8.
+    /// The statement's text for people.
     pub fn printed(&self) -> String {
-        String::from_utf8_lossy(&self.text).into_owned()
+        printed(&self.text, &self.charset)
     }
 
     /// `base` with what the event says, names of collations given by `collation` as (name, character set).
@@ -215,6 +217,20 @@ mod tests {
         body.push(0);
         body.extend(text);
         body
+    }
+
+    #[test]
+    fn a_statement_is_printed_in_the_clients_character_set() {
+        let text = |bytes: &[u8], charset: &str| {
+            let mut query = Query::read(&body(&[], "shop", bytes), Form::Plain, false).unwrap();
+            query.charset = charset.into();
+            query.printed()
+        };
+        assert_eq!(text("ALTER TABLE t ADD `Größe` INT".as_bytes(), "utf8mb4"), "ALTER TABLE t ADD `Größe` INT");
+        assert_eq!(text(b"ALTER TABLE t ADD `Gr\xf6\xdfe` INT", "latin1"), "ALTER TABLE t ADD `Größe` INT");
+        assert_eq!(text(b"ALTER TABLE t ADD `\x83e\x83X` INT", "sjis"), "ALTER TABLE t ADD `テス` INT");
+        // What is not valid there is shown as it can be.
+        assert_eq!(text(b"SET @a = '\xff'", "utf8mb4"), "SET @a = '\u{fffd}'");
     }
 
     #[test]

@@ -20,11 +20,12 @@ use crate::{
 
 impl Groups {
     pub(super) fn query(&mut self, event: &Event, form: Form) -> Step {
-        let query = Query::read(&event.body, form, self.server.mariadb)?;
+        let mut query = Query::read(&event.body, form, self.server.mariadb)?;
         if query.text.eq_ignore_ascii_case(b"BEGIN") {
             return self.control(event, &query, &Control::Begin);
         }
         let context = self.server.context(&query);
+        query.charset.clone_from(&context.charset);
         let alter = match self.group.as_ref().map(|g| &g.identity) {
             Some(Identity::MariaDb(gtid)) => gtid.alter,
             Some(Identity::Anonymous | Identity::MySql(_)) | None => AlterPhase::None,
