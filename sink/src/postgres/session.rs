@@ -70,7 +70,7 @@ impl PostgresSession {
     async fn carry_out(&self, changes: &[LedgerChange]) -> Result<(), SinkError> {
         let sql = "SELECT 1 FROM instar.sinks WHERE id = $1 FOR NO KEY UPDATE";
         self.connection.execute(sql, &[&self.sink.0]).await.map_err(|e| self.sorted(&e, "lock the ledger"))?;
-        let mut ledger = store::ledger(&self.connection, self.sink).await?;
+        let mut ledger = store::concerned(&self.connection, self.sink, changes).await?;
         for change in changes {
             ledger.apply(change).map_err(|broken| SinkError::Stop {
                 message: format!("the ledger in the schema instar of {} refuses a change: {broken}", self.connection.server),

@@ -11,6 +11,7 @@ mod command;
 mod copy;
 mod crash;
 mod load;
+mod many;
 mod model;
 mod mysql;
 mod order;

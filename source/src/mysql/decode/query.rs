@@ -123,7 +123,8 @@ fn offset(zone: &str) -> Option<i32> {
         _ => return (zone == "UTC").then_some(0),
     };
     let (hours, minutes) = rest.split_once(':')?;
-    Some(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60))
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
 impl Status {
@@ -251,6 +252,7 @@ mod tests {
     #[test]
     fn a_named_time_zone_gives_no_offset() {
         assert_eq!((offset("SYSTEM"), offset("Europe/Vienna"), offset("-03:00"), offset("UTC")), (None, None, Some(-10_800), Some(0)));
+        assert_eq!((offset("+2147483647:00"), offset("+00:2147483647"), offset("+-5:00")), (None, None, None));
     }
 
     #[test]
