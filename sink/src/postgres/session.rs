@@ -1,6 +1,6 @@
 //! The decider's session: the lock, the ledger, plans under intent. One connection, never opened again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemas::{
     event::{Epoch, Version},
@@ -211,6 +211,10 @@ impl Session for PostgresSession {
 
     async fn expected(&mut self, table: &TableId) -> Result<Option<(Version, Table)>, SinkError> {
         store::expected(&self.connection, self.sink, table).await.map_err(|e| self.lost(e))
+    }
+
+    async fn all_expected(&mut self) -> Result<BTreeMap<TableId, (Version, Table)>, SinkError> {
+        store::all_expected(&self.connection, self.sink).await.map_err(|e| self.lost(e))
     }
 
     async fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> Result<Option<Table>, SinkError> {

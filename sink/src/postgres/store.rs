@@ -214,16 +214,25 @@ async fn rows(connection: &Connection, sql: &str, sink: SinkId) -> Result<Vec<Ro
 
 /// The expected version and shape of a table's target.
 pub async fn expected(connection: &Connection, sink: SinkId, table: &TableId) -> Result<Option<(Version, Table)>, SinkError> {
-    let sql = "SELECT version, shape FROM instar.tables WHERE sink = $1 AND namespace = $2 AND name = $3";
+    let sql = "SELECT namespace, name, version, shape FROM instar.tables WHERE sink = $1 AND namespace = $2 AND name = $3";
     let row = connection
         .query_opt(sql, &[&sink.0, &table.namespace, &table.name])
         .await
         .map_err(|e| connection.sorted(&e, "read instar.tables"))?;
-    let Some(row) = row else { return Ok(None) };
-    let broken = |why: String| SinkError::Stop { message: format!("instar.tables, {table}: {why}: it was changed by hand") };
-    let version = Version::try_from(row.get::<_, i64>(0)).map_err(|e| broken(e.to_string()))?;
-    let shape = serde_json::from_str(row.get::<_, &str>(1)).map_err(|e| broken(e.to_string()))?;
-    Ok(Some((version, shape)))
+    row.as_ref().map(shape).transpose()
+}
+
+/// The expected versions and shapes of all tables.
+pub async fn all_expected(connection: &Connection, sink: SinkId) -> Result<BTreeMap<TableId, (Version, Table)>, SinkError> {
+    let rows = rows(connection, "SELECT namespace, name, version, shape FROM instar.tables WHERE sink = $1", sink).await?;
+    rows.iter().map(|row| Ok((table_id(row), shape(row)?))).collect()
+}
+
+fn shape(row: &Row) -> Result<(Version, Table), SinkError> {
+    let broken = |why: String| SinkError::Stop { message: format!("instar.tables, {}: {why}: it was changed by hand", table_id(row)) };
+    let version = Version::try_from(row.get::<_, i64>(2)).map_err(|e| broken(e.to_string()))?;
+    let shape = serde_json::from_str(row.get::<_, &str>(3)).map_err(|e| broken(e.to_string()))?;
+    Ok((version, shape))
 }
 
 /// Carries out one change inside the open transaction.
