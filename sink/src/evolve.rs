@@ -254,11 +254,14 @@ impl<T: Target, C: Consumer> Decider<T, C> {
 
     /// Reads again what the tables that these decisions are about are expected to be.
     async fn read_expected(&mut self, ledger: &Ledger) -> Result<(), SinkError> {
-        let first = self.view.number == 0;
+        if self.view.number == 0 {
+            self.expected = self.session()?.all_expected().await?;
+            return Ok(());
+        }
         let old = self.view.ledger.clone();
         let mut tables: BTreeSet<TableId> = BTreeSet::new();
         for (epoch, event) in self.events.iter() {
-            if first || epoch > old.decided && epoch <= ledger.decided + 1 {
+            if epoch > old.decided && epoch <= ledger.decided + 1 {
                 tables.extend(event.tables.iter().map(|part| part.table.id.clone()));
             }
         }

@@ -138,6 +138,8 @@ pub trait Session: Send {
     fn journal(&mut self) -> impl Future<Output = Result<Journal, SinkError>> + Send;
     /// What the target table is expected to be: version and shape.
     fn expected(&mut self, table: &TableId) -> impl Future<Output = Result<Option<(Version, Table)>, SinkError>> + Send;
+    /// The same of all tables, which may be very many.
+    fn all_expected(&mut self) -> impl Future<Output = Result<BTreeMap<TableId, (Version, Table)>, SinkError>> + Send;
     /// The live target table. `table` is its own name on the target ([`Table::id`] of a target shape). With the column ids of `expected` where the names agree.
     fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> impl Future<Output = Result<Option<Table>, SinkError>> + Send;
     /// Whether the target table has no row. `table` is its own name on the target.

@@ -3,7 +3,7 @@
 //! A row of another version is not for now: the order lets a row through only while its version is the target's.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -86,9 +86,9 @@ fn begun(events: &Events, epoch: Epoch) -> bool {
 }
 
 fn topics(events: &Events) -> Vec<Topic> {
-    let mut topics: Vec<Topic> = Vec::new();
+    let (mut topics, mut known) = (Vec::new(), HashSet::new());
     for part in events.iter().flat_map(|(_, event)| &event.tables) {
-        if !topics.iter().any(|t| t.table == part.table.id) {
+        if known.insert(&part.table.id) {
             topics.push(Topic { table: part.table.id.clone(), name: part.topic.as_str().into(), lanes: part.lanes });
         }
     }

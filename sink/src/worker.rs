@@ -3,6 +3,7 @@
 mod lane;
 
 use std::{
+    collections::HashSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -26,6 +27,9 @@ use crate::{
     shared::{RowAction, RowProblem, Shared, Task, View},
     target::{Batch, LaneMove, Target, Writer, Written},
 };
+
+/// Tables in one batch: what a target keeps for each of them stays bounded, however many tables there are.
+const TABLES: usize = 256;
 
 /// Other instances' changes are seen at the latest after this.
 const SAFETY: Duration = Duration::from_millis(200);
@@ -135,7 +139,7 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         let mut folds = Folds::default();
         let (mut refused, mut more, mut whole) = (None, false, true);
         for (pick, cell) in picks.iter().zip(&blocks) {
-            if folds.rows >= self.sink.batch.rows {
+            if folds.rows >= self.sink.batch.rows || folds.tables.len() >= TABLES {
                 more = true;
                 break;
             }
@@ -216,10 +220,11 @@ impl<T: Target, C: Consumer> Worker<T, C> {
         if self.adopted == Some(view.number) {
             return Ok(());
         }
+        let known: HashSet<&Lane> = self.lanes.iter().map(|state| &state.lane).collect();
         let mut new = Vec::new();
         for topic in view.versions.topics() {
             for lane in (0..topic.lanes).map(|lane| Lane { table: topic.table.clone(), lane }) {
-                if worker_of(&lane, self.sink.workers) == self.number && !self.lanes.iter().any(|l| l.lane == lane) {
+                if worker_of(&lane, self.sink.workers) == self.number && !known.contains(&lane) {
                     new.push((lane, topic.name.clone()));
                 }
             }

@@ -1,6 +1,7 @@
 //! Carries out commands: in the process that runs, or in the command itself where none does.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -174,10 +175,10 @@ fn answer(pipeline: &Pipeline, reading: &Reading, end: &Position, commands: u64,
 
 /// What the source has not taken of its configuration yet: tables that were added or taken out since it ran last.
 fn untaken(pipeline: &Pipeline, progress: &schemas::event::Progress) -> Option<String> {
-    let captured = |id: &TableId| progress.tables.values().any(|t| t.id == *id && !t.retired);
-    let configured = |id: &TableId| pipeline.source.tables.iter().any(|t| t.table == *id);
-    let added = pipeline.source.tables.iter().map(|t| &t.table).find(|id| !captured(id));
-    let gone = progress.tables.values().filter(|t| !t.retired).map(|t| &t.id).find(|id| !configured(id));
+    let captured: BTreeSet<&TableId> = progress.tables.values().filter(|t| !t.retired).map(|t| &t.id).collect();
+    let configured: BTreeSet<&TableId> = pipeline.source.tables.iter().map(|t| &t.table).collect();
+    let added = configured.difference(&captured).next();
+    let gone = captured.difference(&configured).next();
     added
         .map(|id| format!("the source has not begun with {id} yet, which the configuration names"))
         .or_else(|| gone.map(|id| format!("the source has not let go of {id} yet, which the configuration names no more")))

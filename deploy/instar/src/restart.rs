@@ -19,7 +19,8 @@ pub async fn problems(pipeline: &Pipeline, place: &Place) -> Result<Vec<Problem>
     let topics = place.topics().await.map_err(failed)?;
     let Some(progress) = &topics.progress else { return Ok(Vec::new()) };
     let configured = pipeline.source.tables.iter().map(|captured| captured.table.clone());
-    let (running, added): (Vec<TableId>, Vec<TableId>) = configured.partition(|id| runs(progress, id));
+    let known = running(progress);
+    let (running, added): (Vec<TableId>, Vec<TableId>) = configured.partition(|id| known.contains(id));
     let commands = place.commands_from(progress.command).await.map_err(failed)?;
     let mut found = Vec::new();
     let mut concerned: BTreeMap<&str, BTreeSet<TableId>> = BTreeMap::new();
@@ -58,7 +59,8 @@ pub async fn problems(pipeline: &Pipeline, place: &Place) -> Result<Vec<Problem>
 pub async fn renamed(pipeline: &Pipeline, place: &Place, name: &str) -> Result<Vec<Problem>, Failure> {
     let topics = place.topics().await.map_err(failed)?;
     let (Some(progress), Some(sink)) = (&topics.progress, pipeline.sinks.get(name)) else { return Ok(Vec::new()) };
-    let running: Vec<TableId> = pipeline.source.tables.iter().map(|t| t.table.clone()).filter(|id| runs(progress, id)).collect();
+    let known = running(progress);
+    let running: Vec<TableId> = pipeline.source.tables.iter().map(|t| t.table.clone()).filter(|id| known.contains(id)).collect();
     let reloading = reloading(&place.commands_from(progress.command).await.map_err(failed)?, sink, &running);
     match look_at(pipeline, sink, &topics, &running, &reloading).await {
         Ok(changed) => Ok(changed.into_iter().flatten().map(|what| fatal(what, "")).collect()),
@@ -69,8 +71,9 @@ pub async fn renamed(pipeline: &Pipeline, place: &Place, name: &str) -> Result<V
     }
 }
 
-fn runs(progress: &Progress, id: &TableId) -> bool {
-    progress.tables.values().any(|table| table.id == *id && !table.retired)
+/// The tables that are captured.
+fn running(progress: &Progress) -> BTreeSet<&TableId> {
+    progress.tables.values().filter(|table| !table.retired).map(|table| &table.id).collect()
 }
 
 /// Names that the configuration has changed on this sink; None: it has never run.

@@ -25,22 +25,22 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     /// Tables whose copy is not complete.
     pub fn copying(&self) -> impl Iterator<Item = (&TableId, &CopyProgress<P>)> {
-        self.state.tables.values().filter(|t| !t.retired && t.begin.is_none()).filter_map(|t| t.copy.as_ref().map(|copy| (&t.id, copy)))
+        self.busy().filter(|t| !t.retired && t.begin.is_none()).filter_map(|t| t.copy.as_ref().map(|copy| (&t.id, copy)))
     }
 
     /// The sink that the table's unfinished copy is for; None: all of them, or no copy. All rows of the table say so beside
     /// `copying`: a copied row is for that sink only, and only there may an update find its row missing.
     pub fn copy_for(&self, table: &TableId) -> Option<&str> {
-        let known = self.table(table).filter(|t| !t.retired && t.begin.is_none());
-        known.and_then(|t| t.copy.as_ref()).and_then(|copy| copy.for_sink.as_deref())
+        self.copy(table).and_then(|copy| copy.for_sink.as_deref())
     }
 
-    fn copy(&self, table: &TableId) -> Option<&CopyProgress<P>> {
-        self.copying().find(|(id, _)| *id == table).map(|(_, copy)| copy)
+    /// The table's copy, where it is not complete.
+    pub fn copy(&self, table: &TableId) -> Option<&CopyProgress<P>> {
+        self.table(table).filter(|t| !t.retired && t.begin.is_none()).and_then(|t| t.copy.as_ref())
     }
 
     fn copy_mut(&mut self, table: &TableId) -> Option<&mut CopyProgress<P>> {
-        self.state.tables.values_mut().find(|t| t.id == *table).and_then(|t| t.copy.as_mut())
+        self.table_mut(table).and_then(|t| t.copy.as_mut())
     }
 
     /// Adds the chunk behind the last one planned; `up_to`: its inclusive upper bound, None: the rest of the table.
@@ -109,7 +109,9 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     pub(super) fn pass_chunks(&mut self) {
         let (reached, position) = (self.reached, &self.state.position);
         let waits = |read_at: &Option<P>| read_at.as_ref().is_none_or(|at| !reached(position, at));
-        for table in self.state.tables.values_mut() {
+        let tables = &mut self.state.tables;
+        self.busy.retain(|topic| {
+            let Some(table) = tables.get_mut(topic) else { return false };
             if let Some(copy) = table.copy.as_mut().filter(|copy| !copy.view) {
                 copy.chunks.retain(|chunk| waits(&chunk.read_at));
                 copy.reread.retain(|reread| waits(&reread.read_at));
@@ -117,7 +119,8 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
                     table.copy = None;
                 }
             }
-        }
+            table.copy.is_some() || table.begin.is_some()
+        });
     }
 
     // ---- copy without a key
@@ -166,7 +169,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         }
         if end {
             self.views.remove(table);
-            if let Some(known) = self.state.tables.values_mut().find(|t| t.id == *table) {
+            if let Some(known) = self.table_mut(table) {
                 known.copy = None;
             }
         }

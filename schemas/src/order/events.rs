@@ -1,6 +1,9 @@
 //! What one sink has read of the schema-versions topic.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use super::protection::{Protection, Protections};
 use crate::{
@@ -29,12 +32,16 @@ pub struct Events {
     sink: String,
     protections: Protections,
     by_epoch: BTreeMap<Epoch, Arc<SchemaEvent>>,
+    /// Of each table the epochs that introduced its versions, and its place in their events.
+    versions: HashMap<TableId, BTreeMap<Version, (Epoch, usize)>>,
+    /// Reloads and removals that mean this sink.
+    anew: BTreeSet<Epoch>,
 }
 
 impl Events {
     /// None read yet, for this sink.
     pub fn new(sink: impl Into<String>) -> Self {
-        Self { sink: sink.into(), protections: Protections::ALL, by_epoch: BTreeMap::new() }
+        Self { sink: sink.into(), ..Self::default() }
     }
 
     /// As [`Events::new`], with some protections taken out: only to show that they are needed.
@@ -50,9 +57,14 @@ impl Events {
 
     /// Adds an event. One without an epoch changes nothing here; one that is known already neither.
     pub fn add(&mut self, event: Arc<SchemaEvent>) {
-        if let Some(epoch) = event.epoch {
-            self.by_epoch.entry(epoch).or_insert(event);
+        let Some(epoch) = event.epoch.filter(|epoch| !self.by_epoch.contains_key(epoch)) else { return };
+        for (place, part) in event.tables.iter().enumerate() {
+            self.versions.entry(part.table.id.clone()).or_default().entry(part.version).or_insert((epoch, place));
         }
+        if self.begins_anew(&event) {
+            self.anew.insert(epoch);
+        }
+        self.by_epoch.insert(epoch, event);
     }
 
     pub fn get(&self, epoch: Epoch) -> Option<&Arc<SchemaEvent>> {
@@ -71,7 +83,8 @@ impl Events {
 
     /// The event that introduced a version of a table, and its epoch.
     pub fn version(&self, table: &TableId, version: Version) -> Option<(Epoch, &TableEvent)> {
-        self.by_epoch.iter().find_map(|(epoch, event)| event.table(table).filter(|t| t.version == version).map(|t| (*epoch, t)))
+        let (epoch, place) = *self.versions.get(table)?.get(&version)?;
+        Some((epoch, self.by_epoch.get(&epoch)?.tables.get(place)?))
     }
 
     /// What this event asks of this sink.
@@ -96,8 +109,8 @@ impl Events {
         if !self.has(Protection::Supersede) {
             return None;
         }
-        let behind = self.by_epoch.range(epoch.saturating_add(1)..);
-        behind.filter(|(_, event)| self.begins_anew(event) && event.table(table).is_some()).map(|(epoch, _)| *epoch).next()
+        let mut behind = self.anew.range(epoch.saturating_add(1)..);
+        behind.find(|epoch| self.get(**epoch).is_some_and(|event| event.table(table).is_some())).copied()
     }
 
     fn begins_anew(&self, event: &SchemaEvent) -> bool {

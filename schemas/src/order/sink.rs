@@ -119,12 +119,15 @@ pub fn admit(ledger: &Ledger, events: &Events, table: &TableId, epoch: Epoch) ->
 
 /// Whether this table's lanes stand at or above the boundaries of this epoch, or need not.
 pub fn passed(ledger: &Ledger, events: &Events, epoch: Epoch, table: &TableId) -> bool {
-    let Some((event, part)) = events.get(epoch).and_then(|e| e.table(table).map(|t| (e, t))) else { return false };
+    events.get(epoch).is_some_and(|event| event.table(table).is_some_and(|part| part_passed(ledger, events, event, part)))
+}
+
+fn part_passed(ledger: &Ledger, events: &Events, event: &SchemaEvent, part: &TableEvent) -> bool {
     match events.asked(event) {
         Asked::Reload | Asked::Retire => return true,
         Asked::Create | Asked::Change | Asked::Elsewhere => {}
     }
-    if !events.has(Protection::Boundary) || events.has(Protection::HeldPasses) && counts_as_held(ledger, events, table) {
+    if !events.has(Protection::Boundary) || events.has(Protection::HeldPasses) && counts_as_held(ledger, events, &part.table.id) {
         return true;
     }
     lanes_passed(ledger, part)
@@ -213,12 +216,16 @@ fn lanes_passed(ledger: &Ledger, part: &TableEvent) -> bool {
 }
 
 /// Final, held or queued: the epoch need not wait for it.
-fn settled(ledger: &Ledger, epoch: Epoch, table: &TableId) -> bool {
-    ledger.outcome(epoch, table).is_some_and(|o| o.is_final() || matches!(o, Outcome::Held | Outcome::Queued))
+fn settled(outcome: Outcome) -> bool {
+    outcome.is_final() || matches!(outcome, Outcome::Held | Outcome::Queued)
 }
 
-fn stopped(ledger: &Ledger, epoch: Epoch, table: &TableId) -> bool {
-    ledger.outcome(epoch, table) == Some(Outcome::Stopped)
+/// The parts of the event that the epoch still waits for, and whether each of them is stopped. An event may have very many.
+fn open<'e>(ledger: &Ledger, event: &'e SchemaEvent, epoch: Epoch) -> Vec<(&'e TableEvent, bool)> {
+    let outcomes = ledger.outcomes_of(epoch);
+    let parts = event.tables.iter().map(|part| (part, outcomes.get(&part.table.id).copied()));
+    let open = parts.filter(|(_, outcome)| !outcome.is_some_and(settled));
+    open.map(|(part, outcome)| (part, outcome == Some(Outcome::Stopped))).collect()
 }
 
 /// Whether a later reload or removal makes this part void. A removal itself is never void: it costs nothing.
@@ -233,12 +240,12 @@ fn epoch_work(ledger: &Ledger, events: &Events) -> Option<Job> {
     }
     if let Some(event) = events.get(epoch) {
         let mut ready = true;
-        for table in event.tables.iter().map(|t| &t.table.id).filter(|t| !settled(ledger, epoch, t)) {
-            let (void, stopped) = (void(events, event, epoch, table), stopped(ledger, epoch, table));
+        for (part, stopped) in open(ledger, event, epoch) {
+            let void = void(events, event, epoch, &part.table.id);
             if void && stopped {
                 return Some(Job::Epoch(epoch));
             }
-            ready &= void || !stopped && passed(ledger, events, epoch, table);
+            ready &= void || !stopped && part_passed(ledger, events, event, part);
         }
         if ready {
             return Some(Job::Epoch(epoch));
@@ -288,19 +295,19 @@ fn decide(ledger: &Ledger, events: &Events, epoch: Epoch, judge: &dyn Judge) -> 
         let part = event.tables.iter().find(|t| at_once(ledger, epoch, &t.table.id))?;
         return Some(behind_hold(epoch, &part.table.id, &judge.judge(event, part)));
     }
-    let open: Vec<&TableEvent> = event.tables.iter().filter(|t| !settled(ledger, epoch, &t.table.id)).collect();
+    let open = open(ledger, event, epoch);
     if open.is_empty() {
         return Some(Step::Record(vec![LedgerChange::Decided(epoch)]));
     }
-    if let Some(part) = open.iter().find(|t| void(events, event, epoch, &t.table.id)) {
+    if let Some((part, _)) = open.iter().find(|(part, _)| void(events, event, epoch, &part.table.id)) {
         let table = &part.table.id;
         let block = LedgerChange::Block { table: table.clone(), epoch };
         return Some(Step::Record(vec![outcome(epoch, table, Outcome::Superseded, ""), block]));
     }
-    if open.iter().any(|t| stopped(ledger, epoch, &t.table.id)) {
+    if open.iter().any(|(_, stopped)| *stopped) {
         return None;
     }
-    let ready = || open.iter().filter(|t| passed(ledger, events, epoch, &t.table.id));
+    let ready = || open.iter().map(|(part, _)| *part).filter(|part| part_passed(ledger, events, event, part));
     if events.asked(event) == Asked::Change {
         for part in ready() {
             if let Verdict::Stop { reason } = judge.judge(event, part) {

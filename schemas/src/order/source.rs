@@ -28,6 +28,9 @@ pub struct Source<P> {
     pulse_ms: i64,
     /// The topic of each table: rows are looked up by it.
     topics: HashMap<TableId, String>,
+    /// Topics of all tables that are copied or about to begin, and perhaps of a few more: the others, which may be very many, are not
+    /// looked at with every group.
+    pub(super) busy: BTreeSet<String>,
     /// Open views of tables without a key, and where they stand. Lost in a crash: the copy begins again.
     pub(super) views: BTreeMap<TableId, P>,
 }
@@ -136,8 +139,15 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             commit_ts_ms: 0,
             due_ms: 0,
         };
-        let mut source =
-            Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics: HashMap::new(), views: BTreeMap::new() };
+        let mut source = Self {
+            protections: Protections::ALL,
+            reached,
+            pulse_ms: 0,
+            state,
+            topics: HashMap::new(),
+            busy: BTreeSet::new(),
+            views: BTreeMap::new(),
+        };
         for table in &tables {
             let copy = copy.then(|| new_copy(&table.shape, None));
             source.insert(TableProgress { copy, ..unknown(table) });
@@ -151,7 +161,8 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     pub fn open<E>(progress: &Progress, parse: impl Fn(&String) -> Result<P, E>, reached: fn(&P, &P) -> bool) -> Result<Self, E> {
         let state = progress.places(&parse)?;
         let topics = state.tables.values().map(|t| (t.id.clone(), t.topic.clone())).collect();
-        Ok(Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics, views: BTreeMap::new() })
+        let busy = state.tables.keys().cloned().collect();
+        Ok(Self { protections: Protections::ALL, reached, pulse_ms: 0, state, topics, busy, views: BTreeMap::new() })
     }
 
     /// With some protections taken out: only to show that they are needed.
@@ -185,8 +196,19 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self.topics.get(id).and_then(|topic| self.state.tables.get(topic))
     }
 
+    pub(super) fn table_mut(&mut self, id: &TableId) -> Option<&mut TableProgress<P>> {
+        let topic = self.topics.get(id)?;
+        self.busy.insert(topic.clone());
+        self.state.tables.get_mut(topic)
+    }
+
+    pub(super) fn busy(&self) -> impl DoubleEndedIterator<Item = &TableProgress<P>> {
+        self.busy.iter().filter_map(|topic| self.state.tables.get(topic))
+    }
+
     fn insert(&mut self, table: TableProgress<P>) {
         self.topics.insert(table.id.clone(), table.topic.clone());
+        self.busy.insert(table.topic.clone());
         self.state.tables.insert(table.topic.clone(), table);
     }
 
@@ -252,7 +274,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         let mut live = Vec::new();
         for part in changed {
             let id = &part.shape.id;
-            let Some(known) = self.state.tables.values_mut().find(|t| t.id == *id && !t.retired) else { continue };
+            let Some(known) = self.table_mut(id).filter(|t| !t.retired) else { continue };
             match &mut known.begin {
                 Some(begin) => begin.superseded.push(SkippedStatement { position: position.to_string(), ddl: ddl.to_owned() }),
                 None => live.push(part),
@@ -288,7 +310,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             }
             Command::Accept { .. } => {}
             Command::Reload { table, for_sink } => {
-                let live = self.state.table(table).is_some_and(|t| !t.retired && t.begin.is_none());
+                let live = self.table(table).is_some_and(|t| !t.retired && t.begin.is_none());
                 if live && standing.contains(table) && self.protections.has(Protection::SkipToPinned) {
                     return CommandStep::Pin;
                 }
@@ -310,7 +332,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// The table begins anew at a pinned place; `command`: the one that asked for it. Up to there it is skipped.
     pub fn begin_at(&mut self, at: P, shape: Table, command: Option<Offset>) {
         self.views.remove(&shape.id);
-        if let Some(known) = self.state.tables.values_mut().find(|t| t.id == shape.id && !t.retired) {
+        if let Some(known) = self.table_mut(&shape.id).filter(|t| !t.retired) {
             known.copy = None;
             known.begin = Some(BeginProgress { at, shape, superseded: Vec::new() });
         }
@@ -322,7 +344,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     /// A table comes into the configuration (again), pinned at a place: its rows count from there, by a reload.
     pub fn add(&mut self, table: NewTable, at: P) {
         let id = table.shape.id.clone();
-        match self.state.tables.values_mut().find(|t| t.id == id) {
+        match self.table_mut(&id) {
             Some(known) if known.retired => known.retired = false,
             Some(_) => return,
             None => self.insert(unknown(&table)),
@@ -342,14 +364,14 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     }
 
     fn due_begin(&self) -> Option<&BeginProgress<P>> {
-        let begins = self.state.tables.values().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
+        let begins = self.busy().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
         begins.filter(|begin| self.between_groups() && (self.reached)(&self.state.position, &begin.at)).last()
     }
 
     /// A reload is for one sink only where no copy for others is on its way, and nothing is skipped: neither statements that
     /// the source stood at, nor the rows up to a view's place.
     fn sole_sink(&self, shape: &Table, asked: Option<&str>, standing: &BTreeSet<TableId>) -> Option<String> {
-        let running = self.state.table(&shape.id).and_then(|t| t.copy.as_ref());
+        let running = self.table(&shape.id).and_then(|t| t.copy.as_ref());
         let others = running.is_some_and(|copy| copy.for_sink.as_deref() != asked);
         asked.filter(|_| !others && !standing.contains(&shape.id) && shape.row_key().is_some()).map(str::to_owned)
     }
@@ -358,7 +380,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
 
     pub(super) fn draft(&self, kind: EventKind, tables: Vec<(Table, Vec<SchemaChange>, Vec<SkippedStatement>)>) -> Draft<P> {
         let part = |(shape, changes, superseded): (Table, Vec<SchemaChange>, Vec<SkippedStatement>)| {
-            let known = self.state.table(&shape.id)?;
+            let known = self.table(&shape.id)?;
             Some(DraftTable { topic: known.topic.clone(), lanes: known.lanes, version: known.version + 1, shape, changes, superseded })
         };
         Draft {
@@ -391,7 +413,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         let (reached, position) = (self.reached, self.state.position.clone());
         let invalidate = self.protections.has(Protection::ChunkPassed);
         let keep_view = self.views.get(&part.shape.id).is_some_and(|at| reached(&position, at)) && draft.command.is_none();
-        let Some(known) = self.state.tables.values_mut().find(|t| t.id == part.shape.id) else { return };
+        let Some(known) = self.table_mut(&part.shape.id) else { return };
         known.version = part.version;
         match draft.kind {
             EventKind::Initial => {}

@@ -1,5 +1,7 @@
 //! The meaning of every change to a ledger. A store in SQL gives each of them the same meaning.
 
+use std::collections::HashMap;
+
 use super::ledger::{Broken, Hold, Lane, LanePosition, Ledger, LedgerChange, Outcome, RowStop};
 use crate::{
     event::{Epoch, Offset},
@@ -9,8 +11,14 @@ use crate::{
 impl Ledger {
     /// What became of a table's part of an epoch, as far as it is recorded.
     pub fn outcome(&self, epoch: Epoch, table: &TableId) -> Option<Outcome> {
-        let of_epoch = self.outcomes.range((epoch, TableId::new("", ""))..(epoch.saturating_add(1), TableId::new("", "")));
-        of_epoch.filter(|((_, t), _)| t == table).map(|(_, outcome)| *outcome).next()
+        self.outcomes.get(&(epoch, table.clone())).copied()
+    }
+
+    /// What became of each table's part of an epoch, as far as it is recorded.
+    pub(super) fn outcomes_of(&self, epoch: Epoch) -> HashMap<&TableId, Outcome> {
+        let none = || TableId::new("", "");
+        let of_epoch = self.outcomes.range((epoch, none())..(epoch.saturating_add(1), none()));
+        of_epoch.map(|((_, table), outcome)| (table, *outcome)).collect()
     }
 
     /// How far a lane is durable; a lane that is not stored yet stands at 0.

@@ -41,6 +41,8 @@ pub struct Loader {
     /// The names of this table's stages, once they are made.
     stages: Option<Stages>,
     statements: HashMap<Wanted, Statement>,
+    /// The batch that it was used for last.
+    pub used: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl Loader {
                 index.partial || !same
             })
         });
-        Ok(Loader { version: version.clone(), encoder, replaces, mark, stages: None, statements: HashMap::new() })
+        Ok(Loader { version: version.clone(), encoder, replaces, mark, stages: None, statements: HashMap::new(), used: 0 })
     }
 
     pub fn target(&self) -> &TableId {

@@ -1,6 +1,6 @@
 //! The decider's session: the lock, the ledger, plans under intent. One connection, never opened again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemas::{
     event::{Epoch, Version},
@@ -70,7 +70,7 @@ impl PostgresSession {
     async fn carry_out(&self, changes: &[LedgerChange]) -> Result<(), SinkError> {
         let sql = "SELECT 1 FROM instar.sinks WHERE id = $1 FOR NO KEY UPDATE";
         self.connection.execute(sql, &[&self.sink.0]).await.map_err(|e| self.sorted(&e, "lock the ledger"))?;
-        let mut ledger = store::ledger(&self.connection, self.sink).await?;
+        let mut ledger = store::concerned(&self.connection, self.sink, changes).await?;
         for change in changes {
             ledger.apply(change).map_err(|broken| SinkError::Stop {
                 message: format!("the ledger in the schema instar of {} refuses a change: {broken}", self.connection.server),
@@ -211,6 +211,10 @@ impl Session for PostgresSession {
 
     async fn expected(&mut self, table: &TableId) -> Result<Option<(Version, Table)>, SinkError> {
         store::expected(&self.connection, self.sink, table).await.map_err(|e| self.lost(e))
+    }
+
+    async fn all_expected(&mut self) -> Result<BTreeMap<TableId, (Version, Table)>, SinkError> {
+        store::all_expected(&self.connection, self.sink).await.map_err(|e| self.lost(e))
     }
 
     async fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> Result<Option<Table>, SinkError> {

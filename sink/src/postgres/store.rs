@@ -116,9 +116,34 @@ struct Image {
     lanes: Vec<(String, String, u32, u64, u64, Epoch)>,
 }
 
-/// The whole ledger in one statement, hence in one snapshot.
+/// The ledger in one statement, hence in one snapshot. Final outcomes of decided epochs are history and left out: they may be very many.
 pub async fn ledger(connection: &Connection, sink: SinkId) -> Result<Ledger, SinkError> {
-    let rows = connection.query(LEDGER, &[&sink.0]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))?;
+    image(connection, sink, true).await
+}
+
+/// As much of the ledger as says whether these changes fit it: where no epoch is decided, no lanes, and final outcomes only where a
+/// change is about them.
+pub async fn concerned(connection: &Connection, sink: SinkId, changes: &[LedgerChange]) -> Result<Ledger, SinkError> {
+    let decides = changes.iter().any(|change| matches!(change, LedgerChange::Decided(_)));
+    let mut ledger = image(connection, sink, decides).await?;
+    let sql = "SELECT outcome FROM instar.outcomes WHERE sink = $1 AND namespace = $2 AND name = $3 AND epoch = $4";
+    for change in changes {
+        let LedgerChange::Outcome { epoch, table, .. } = change else { continue };
+        let row = connection.query_opt(sql, &[&sink.0, &table.namespace, &table.name, &signed(*epoch)?]).await;
+        if let Some(row) = row.map_err(|e| connection.sorted(&e, "read the schema instar"))? {
+            ledger.outcomes.insert((*epoch, table.clone()), known_outcome(connection, row.get(0))?);
+        }
+    }
+    Ok(ledger)
+}
+
+fn known_outcome(connection: &Connection, name: String) -> Result<Outcome, SinkError> {
+    serde_json::from_value(serde_json::Value::String(name))
+        .map_err(|e| SinkError::Stop { message: format!("{}: instar.outcomes was changed by hand: {e}", connection.server) })
+}
+
+async fn image(connection: &Connection, sink: SinkId, whole: bool) -> Result<Ledger, SinkError> {
+    let rows = connection.query(LEDGER, &[&sink.0, &whole]).await.map_err(|e| connection.sorted(&e, "read the schema instar"))?;
     let Some(row) = rows.first() else {
         return Err(SinkError::Stop { message: format!("{}: the row of this sink in instar.sinks is gone", connection.server) });
     };
@@ -167,9 +192,7 @@ pub async fn journal(connection: &Connection, sink: SinkId) -> Result<Journal, S
     let mut journal = Journal { outcomes: BTreeMap::new(), holds: BTreeMap::new(), stop_at_row: None };
     for row in rows(connection, outcomes, sink).await? {
         let epoch = row.get::<_, i64>(2).cast_unsigned();
-        let name: String = row.get(5);
-        let outcome = serde_json::from_value(serde_json::Value::String(name))
-            .map_err(|e| SinkError::Stop { message: format!("{}: instar.outcomes was changed by hand: {e}", connection.server) })?;
+        let outcome = known_outcome(connection, row.get(5))?;
         journal.outcomes.insert((epoch, table_id(&row)), OutcomeText { outcome, reason: row.get(3), target_ddl: row.get(4) });
     }
     for row in rows(connection, holds, sink).await? {
@@ -191,16 +214,25 @@ async fn rows(connection: &Connection, sql: &str, sink: SinkId) -> Result<Vec<Ro
 
 /// The expected version and shape of a table's target.
 pub async fn expected(connection: &Connection, sink: SinkId, table: &TableId) -> Result<Option<(Version, Table)>, SinkError> {
-    let sql = "SELECT version, shape FROM instar.tables WHERE sink = $1 AND namespace = $2 AND name = $3";
+    let sql = "SELECT namespace, name, version, shape FROM instar.tables WHERE sink = $1 AND namespace = $2 AND name = $3";
     let row = connection
         .query_opt(sql, &[&sink.0, &table.namespace, &table.name])
         .await
         .map_err(|e| connection.sorted(&e, "read instar.tables"))?;
-    let Some(row) = row else { return Ok(None) };
-    let broken = |why: String| SinkError::Stop { message: format!("instar.tables, {table}: {why}: it was changed by hand") };
-    let version = Version::try_from(row.get::<_, i64>(0)).map_err(|e| broken(e.to_string()))?;
-    let shape = serde_json::from_str(row.get::<_, &str>(1)).map_err(|e| broken(e.to_string()))?;
-    Ok(Some((version, shape)))
+    row.as_ref().map(shape).transpose()
+}
+
+/// The expected versions and shapes of all tables.
+pub async fn all_expected(connection: &Connection, sink: SinkId) -> Result<BTreeMap<TableId, (Version, Table)>, SinkError> {
+    let rows = rows(connection, "SELECT namespace, name, version, shape FROM instar.tables WHERE sink = $1", sink).await?;
+    rows.iter().map(|row| Ok((table_id(row), shape(row)?))).collect()
+}
+
+fn shape(row: &Row) -> Result<(Version, Table), SinkError> {
+    let broken = |why: String| SinkError::Stop { message: format!("instar.tables, {}: {why}: it was changed by hand", table_id(row)) };
+    let version = Version::try_from(row.get::<_, i64>(2)).map_err(|e| broken(e.to_string()))?;
+    let shape = serde_json::from_str(row.get::<_, &str>(3)).map_err(|e| broken(e.to_string()))?;
+    Ok((version, shape))
 }
 
 /// Carries out one change inside the open transaction.

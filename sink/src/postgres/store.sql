@@ -34,6 +34,7 @@ CREATE TABLE instar.outcomes (
     recorded_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, epoch, namespace, name)
 );
+CREATE INDEX outcomes_open ON instar.outcomes (sink) WHERE outcome IN ('pending', 'held', 'queued', 'stopped');
 CREATE TABLE instar.holds (
     sink int NOT NULL REFERENCES instar.sinks,
     namespace text NOT NULL,

@@ -31,6 +31,8 @@ use crate::{
 const FEW: usize = 256;
 /// Bytes of one COPY message.
 const CHUNK: usize = 256 * 1024;
+/// Tables whose loaders, with their prepared statements, one connection keeps; those that were not used for longest go first.
+const LOADERS: usize = 256;
 /// Tables with a stage on one connection; every commit that used one empties all of them.
 const STAGES: usize = 64;
 
@@ -57,8 +59,10 @@ pub struct PostgresWriter {
     begin_lanes: Statement,
     /// Whether the target tables are still those that were looked at.
     unchanged: Statement,
-    /// By target table and source version; the versions of the newest batch only.
+    /// By target table and source version; of a table the version of its newest batch only.
     loaders: HashMap<(TableId, Version), Loader>,
+    /// Counts batches.
+    batches: u64,
     stages_made: u32,
 }
 
@@ -67,7 +71,7 @@ impl PostgresWriter {
         let prepare = |sql| connection.client.prepare(sql);
         let prepared = future::try_join3(prepare(MOVE), prepare(BEGIN_LANES), mark::prepare(&connection)).await;
         let (move_lanes, begin_lanes, unchanged) = prepared.map_err(|e| connection.sorted(&e, "prepare the statements of a batch"))?;
-        Ok(Self { connection, sink, config, move_lanes, begin_lanes, unchanged, loaders: HashMap::new(), stages_made: 0 })
+        Ok(Self { connection, sink, config, move_lanes, begin_lanes, unchanged, loaders: HashMap::new(), batches: 0, stages_made: 0 })
     }
 
     /// Makes the loader of this version, if it is not there.
@@ -78,7 +82,8 @@ impl PostgresWriter {
         }
         self.unload(|_, loader| place(&loader.version) == place(version)).await?;
         let cut = self.config.table(&version.id).allow_truncation;
-        let loader = Loader::new(&self.connection, version, cut).await?;
+        let mut loader = Loader::new(&self.connection, version, cut).await?;
+        loader.used = self.batches;
         self.loaders.insert(place(version), loader);
         Ok(())
     }
@@ -97,11 +102,36 @@ impl PostgresWriter {
     /// Makes the loaders of a batch; other versions of its tables are done with.
     async fn load_all(&mut self, batch: &Batch<'_>) -> Result<(), SinkError> {
         let wanted: Vec<_> = batch.tables.iter().map(|t| place(&t.version)).collect();
-        self.unload(|at, _| wanted.iter().any(|w| w.0 == at.0) && !wanted.contains(at)).await?;
+        let versions: HashMap<&TableId, Version> = wanted.iter().map(|(table, version)| (table, *version)).collect();
+        self.unload(|(table, version), _| versions.get(table).is_some_and(|wanted| wanted != version)).await?;
+        self.batches += 1;
+        for at in &wanted {
+            if let Some(loader) = self.loaders.get_mut(at) {
+                loader.used = self.batches;
+            }
+        }
+        self.make_room(wanted.iter().filter(|at| !self.loaders.contains_key(at)).count()).await?;
         for table in &batch.tables {
             self.load(&table.version).await?;
         }
         Ok(())
+    }
+
+    /// Forgets loaders of other batches where so many new ones would be too many.
+    async fn make_room(&mut self, new: usize) -> Result<(), SinkError> {
+        let excess = (self.loaders.len() + new).saturating_sub(LOADERS);
+        let mut idle: Vec<u64> = self.loaders.values().map(|loader| loader.used).filter(|used| *used < self.batches).collect();
+        idle.sort_unstable();
+        let newest = excess.checked_sub(1).and_then(|last| idle.get(last).or(idle.last()).copied());
+        match newest {
+            Some(newest) => self.unload(|_, loader| loader.used <= newest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tables that are kept ready on this connection.
+    pub fn ready(&self) -> usize {
+        self.loaders.len()
     }
 
     /// Makes the stages that a batch of many rows needs.

@@ -263,6 +263,11 @@ impl Session for FakeSession {
         Ok(self.target.store().expected.get(table).cloned())
     }
 
+    async fn all_expected(&mut self) -> Result<BTreeMap<TableId, (Version, Table)>, SinkError> {
+        yield_now().await;
+        Ok(self.target.store().expected.clone())
+    }
+
     async fn describe(&mut self, table: &TableId, expected: Option<&Table>) -> Result<Option<Table>, SinkError> {
         yield_now().await;
         let Some(mut live) = self.target.store().tables.get(table).map(|(table, _)| table.clone()) else { return Ok(None) };

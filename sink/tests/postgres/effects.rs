@@ -50,6 +50,27 @@ async fn with_people() -> Option<(Database, Arc<TableVersion>)> {
 const PEOPLE: &str = "SELECT id, name, note FROM shop.people ORDER BY id";
 
 #[tokio::test]
+async fn a_connection_keeps_so_many_tables_ready_and_no_more() {
+    let Some(database) = database().await else { return };
+    let mut writer = database.target.writer().await.unwrap();
+    let tables: Vec<_> = (0..300).map(|n| version(&format!("t{n}"), &[("id", int(), Pg::Integer, false)], &["id"])).collect();
+    let all: Vec<String> = (0..300).map(|n| format!("CREATE TABLE shop.t{n} (id int PRIMARY KEY)")).collect();
+    database.sql(&format!("CREATE SCHEMA IF NOT EXISTS shop; {}", all.join(";"))).await;
+    for (n, table) in tables.iter().enumerate() {
+        let row = key(n as i32);
+        write(&mut writer, table, 0, vec![upsert(&row, &row)]).await.unwrap();
+        assert_eq!(writer.ready(), (n + 1).min(256));
+    }
+    // One that was forgotten is looked at again.
+    let row = key(7);
+    write(&mut writer, &tables[0], 1, vec![upsert(&row, &row)]).await.unwrap();
+    assert_eq!(writer.ready(), 256);
+    let union: Vec<String> = (0..300).map(|n| format!("SELECT id FROM shop.t{n}")).collect();
+    let sum = format!("SELECT count(*), sum(id) FROM ({}) all_rows", union.join(" UNION ALL "));
+    assert_eq!(database.rows(&sum).await, [format!("301|{}", 299 * 300 / 2 + 7)]);
+}
+
+#[tokio::test]
 async fn rows_are_inserted_overwritten_and_deleted() {
     let Some((database, version)) = with_people().await else { return };
     let mut writer = database.target.writer().await.unwrap();

@@ -182,8 +182,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             }
             EventKind::Ddl => {
                 let before = self.shapes.get(id).map(|captured| key_order(&captured.published.shape));
-                if before.is_some_and(|before| before != key_order(&table.table)) && self.source.copying().any(|(copying, _)| copying == id)
-                {
+                if before.is_some_and(|before| before != key_order(&table.table)) && self.source.copy(id).is_some() {
                     // The bounds of its chunks are those of another key.
                     self.renewed.insert(id.clone());
                 }

@@ -28,7 +28,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             self.go_on();
         }
         for table in std::mem::take(&mut self.leaving) {
-            let begins = self.source.state().table(&table).and_then(|t| t.begin.as_ref()).map(|b| b.shape.clone());
+            let begins = self.source.table(&table).and_then(|t| t.begin.as_ref()).map(|b| b.shape.clone());
             let shape = self.shapes.get(&table).map(|c| c.published.shape.clone()).or(begins);
             let draft = shape.and_then(|shape| self.source.retire(shape));
             self.stream.release(&table);
@@ -43,7 +43,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let (at, shapes) = self.tools.engine.pinned(&joining).await?;
         for shape in shapes {
             let topic = names::topic(&self.tools.settings.prefix, &shape.id);
-            let wanted = match self.source.state().table(&shape.id) {
+            let wanted = match self.source.table(&shape.id) {
                 Some(known) => Some(known.lanes),
                 None => (!shape.spreads()).then_some(1),
             };

@@ -180,7 +180,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// Before the source knows of these rows: with the last of them it forgets the copy.
     fn tell_copied(&self, table: &TableId, rows: u64) {
-        if let Some((_, copy)) = self.source.copying().find(|(id, _)| *id == table) {
+        if let Some(copy) = self.source.copy(table) {
             self.tools.reporter.copied(table, copy.rows_done + rows);
         }
     }
@@ -208,7 +208,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// Rows of a view are published although the stream's rows of its table are not.
     fn admitted(&self, table: &Captured) -> Rows {
-        let copying = self.source.copying().any(|(id, _)| id == table.id());
+        let copying = self.source.copy(table.id()).is_some();
         if copying {
             return Rows::Publish { epoch: self.source.state().epoch, version: table.version, copying };
         }
@@ -253,7 +253,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
             self.source.view_lost(table);
             return Ok(());
         };
-        let estimate = self.source.copying().find(|(id, _)| *id == table).map_or(0, |(_, copy)| copy.rows_estimated);
+        let estimate = self.source.copy(table).map_or(0, |copy| copy.rows_estimated);
         let Some(draft) = self.source.view_event(shape) else {
             self.source.view_lost(table);
             return Ok(());
@@ -261,7 +261,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         self.publish_event(draft).await?;
         self.source.estimated(table, estimate);
         let Some(captured) = self.shapes.get(table).cloned() else { return Ok(()) };
-        let for_sink = self.source.copying().find(|(id, _)| *id == table).and_then(|(_, copy)| copy.for_sink.clone());
+        let for_sink = self.source.copy_for(table).map(str::to_owned);
         let position = self.source.position().to_string();
         let mut batch = Batch::default();
         loop {

@@ -1,6 +1,6 @@
 //! What the loop is told: the parts of the configuration that concern it, and its bounds.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use runtime::config::{CapturedTable, OnStop, Pipeline, Retry, Snapshot, TruncateEvents};
 use schemas::table::TableId;
@@ -55,8 +55,8 @@ impl Settings {
         i64::try_from(self.heartbeat.saturating_mul(SILENCE).as_millis()).unwrap_or(i64::MAX)
     }
 
-    pub fn captures(&self, id: &TableId) -> bool {
-        self.tables.iter().any(|t| t.table == *id)
+    pub fn captured(&self) -> HashSet<&TableId> {
+        self.tables.iter().map(|t| &t.table).collect()
     }
 }
 

@@ -110,11 +110,15 @@ impl Shapes {
         tables: impl Iterator<Item = &'a TableProgress<Q>>,
         publisher: &mut P,
     ) -> Result<Self, CaptureError> {
+        // Events and tables may both be very many: each is looked at once.
+        let mut versions: HashMap<(&TableId, Version), (&TableEvent, &TableEvent)> = HashMap::new();
+        for part in events.iter().flat_map(|event| &event.tables) {
+            versions.entry((&part.table.id, part.version)).and_modify(|(_, newest)| *newest = part).or_insert((part, part));
+        }
         let mut shapes = Shapes::default();
         for table in tables.filter(|t| !t.retired && t.version > 0) {
             let live = publisher.topic(&table.topic, Some(table.lanes)).await?;
-            let of_table = || events.iter().filter_map(|e| e.table(&table.id)).filter(|t| t.version == table.version);
-            let (Some(introduced), Some(newest)) = (of_table().next(), of_table().last()) else {
+            let Some((introduced, newest)) = versions.get(&(&table.id, table.version)) else {
                 return Err(CaptureError::Transport(format!(
                     "the schema-versions topic has no version {} of table {}, which the progress topic names: the topics are not whole; \
                      remove both topics and the table topics to begin anew",

@@ -47,8 +47,9 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
     lead_out(tools.publisher, settings, &mut source, &shapes).await?;
     let stream = open_stream(tools.engine, tools.publisher, settings, &mut source, &shapes).await?;
+    let captured = settings.captured();
     let leaving: Vec<TableId> =
-        source.state().tables.values().filter(|t| !t.retired && !settings.captures(&t.id)).map(|t| t.id.clone()).collect();
+        source.state().tables.values().filter(|t| !t.retired && !captured.contains(&t.id)).map(|t| t.id.clone()).collect();
     let joining = settings.tables.iter().map(|t| t.table.clone()).filter(|id| !source.captures(id)).collect();
     let resumed = source.state().rows_done;
     // Not where all tables have just begun anew.
@@ -126,8 +127,9 @@ async fn lead_out<P: Publisher, Q: Position>(
     source: &mut Source<Q>,
     shapes: &Shapes,
 ) -> Result<(), CaptureError> {
-    let begins = |id: &TableId| source.state().table(id).is_some_and(|t| t.begin.is_some());
-    let lost: Vec<_> = shapes.lost().filter(|table| settings.captures(table.id()) && !begins(table.id())).collect();
+    let begins = |id: &TableId| source.table(id).is_some_and(|t| t.begin.is_some());
+    let captured = settings.captured();
+    let lost: Vec<_> = shapes.lost().filter(|table| captured.contains(table.id()) && !begins(table.id())).collect();
     if lost.is_empty() {
         return Ok(());
     }
@@ -152,7 +154,7 @@ async fn open_stream<E: Engine, P: Publisher>(
         let begins = source.state().tables.values().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
         begins.map(|begin| (begin.shape.clone(), begin.at.clone())).collect::<Vec<_>>()
     };
-    let streaming = |id: &TableId| source.state().table(id).is_some_and(|t| t.begin.is_none());
+    let streaming = |id: &TableId| source.table(id).is_some_and(|t| t.begin.is_none());
     let tables = shapes.physical().into_iter().filter(|t| streaming(&t.id)).collect();
     let mut stream = match engine.stream(source.position(), tables).await {
         Err(CaptureError::Stop { message }) => {
@@ -183,7 +185,8 @@ async fn relocate<E: Engine, P: Publisher>(
         return Err(CaptureError::Stop { message });
     };
     // Those that the configuration takes out are retired where they stand: they may be gone at the source.
-    let staying = source.state().tables.values().filter(|t| !t.retired && settings.captures(&t.id));
+    let captured = settings.captured();
+    let staying = source.state().tables.values().filter(|t| !t.retired && captured.contains(&t.id));
     let ids: Vec<TableId> = staying.map(|t| t.id.clone()).collect();
     let (at, shapes) = engine.pinned(&ids).await?;
     tracing::warn!(from = %source.position(), to = %at, reason = message, "all tables begin anew behind a gap in the log");

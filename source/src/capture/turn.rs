@@ -282,7 +282,7 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     }
 
     pub fn is_live(&self, table: &TableId) -> bool {
-        self.source.state().table(table).is_some_and(|t| !t.retired && t.begin.is_none())
+        self.source.table(table).is_some_and(|t| !t.retired && t.begin.is_none())
     }
 
     /// Stands: what came before is made durable together with the reason.

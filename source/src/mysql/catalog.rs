@@ -1,5 +1,7 @@
 //! The live catalog: shapes from SHOW CREATE TABLE, and the end of the log.
 
+use std::collections::HashSet;
+
 use mysql_async::{Conn, Error, Row, prelude::Queryable};
 use schemas::{
     ddl::mysql::{Body, Constraint, Context, Parsed, Statement, parse as parse_statement, table_from_create},
@@ -197,6 +199,7 @@ async fn other_tables(conn: &mut Conn, captured: &[TableId]) -> Result<Vec<Table
     let mut databases: Vec<&str> = captured.iter().map(|id| id.namespace.as_str()).collect();
     databases.sort_unstable();
     databases.dedup();
+    let captured: HashSet<&TableId> = captured.iter().collect();
     let mut tables = Vec::new();
     for database in databases {
         let names: Vec<String> = conn

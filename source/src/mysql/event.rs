@@ -26,7 +26,7 @@ pub const IGNORABLE: u16 = 0x80;
 /// The offset in full whose lower 32 bits the header has.
 pub fn behind(offset: u64, log_pos: u32) -> u64 {
     let candidate = (offset & !0xffff_ffff) | u64::from(log_pos);
-    if candidate < offset && offset - candidate > 1 << 31 { candidate + (1 << 32) } else { candidate }
+    if candidate < offset && offset - candidate > 1 << 31 { candidate.saturating_add(1 << 32) } else { candidate }
 }
 
 /// Event types of the log.

@@ -107,7 +107,9 @@ async fn rows_that_are_logged_as_statements_stand_with_table_and_place_and_those
             {
                 let heard = told(&mut world, &["t"], &["SET SESSION binlog_format = 'ROW'", &set, sql]).await;
                 assert_eq!(heard.stands.len(), 1, "{flavour:?} {format}: {sql}");
-                for part in ["rows were changed by a statement", "it_as_text.t", "the source stands before binlog.0", "binlog_format = 'ROW'"] {
+                for part in
+                    ["rows were changed by a statement", "it_as_text.t", "the source stands before binlog.0", "binlog_format = 'ROW'"]
+                {
                     assert!(heard.stands[0].contains(part), "{part}: {}", heard.stands[0]);
                 }
             }

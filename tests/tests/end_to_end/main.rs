@@ -14,6 +14,7 @@ mod copy;
 mod crash;
 mod load;
 mod log;
+mod many;
 mod model;
 mod mysql;
 mod order;

@@ -65,6 +65,15 @@ impl Pipeline {
     pub fn load(file: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         pipeline::load(document::Document::load(file.as_ref())?)
     }
+
+    /// Checks a file's text.
+    ///
+    /// # Errors
+    ///
+    /// All of its problems, each with key path and line.
+    pub fn parse(file: impl AsRef<Path>, text: String) -> Result<Self, ConfigErrors> {
+        pipeline::load(document::Document::parse(file.as_ref(), text)?)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

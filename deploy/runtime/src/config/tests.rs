@@ -5,7 +5,7 @@ use schemas::{change::Kind, policy::Action};
 use super::{document::Document, unbuilt::NOT_BUILT, *};
 
 fn load(text: &str) -> Result<Pipeline, ConfigErrors> {
-    pipeline::load(Document::parse(Path::new("shop.yaml"), text.to_owned())?)
+    Pipeline::parse("shop.yaml", text.to_owned())
 }
 
 /// The problems as they are printed, a line each.

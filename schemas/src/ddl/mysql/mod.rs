@@ -56,11 +56,6 @@ pub fn parse(text: &[u8], context: &Context) -> Parsed {
     parser::parse(text, context)
 }
 
-/// A statement's bytes as text for people, exact where they are valid in the client's character set.
-pub fn printed(text: &[u8], charset: &str) -> String {
-    charset::decode(charset, text).map_or_else(|| String::from_utf8_lossy(text).into_owned(), std::borrow::Cow::into_owned)
-}
-
 /// What a statement does to the shapes that are known. `known` has every table of the captured databases.
 ///
 /// # Errors

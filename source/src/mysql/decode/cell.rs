@@ -142,7 +142,8 @@ impl Codec {
             Codec::DateTime { precision } => datetime(bytes, physical).put_micros(out, *precision)?,
             Codec::Timestamp { precision } => match instant(bytes, physical) {
                 (0, 0) => DateTime::default().put_micros(out, *precision)?,
-                (seconds, micros) => put_long(out, i64::from(seconds) * 1_000_000 + i64::from(micros)),
+                (seconds, micros) if micros < 1_000_000 => put_long(out, i64::from(seconds) * 1_000_000 + i64::from(micros)),
+                (_, micros) => return Err(Unfit::value(format!("{micros} microseconds in a second"))),
             },
             Codec::Text { decoder, compressed: false } => charset::put(out, decoder, bytes)?,
             Codec::Text { decoder, compressed: true } => charset::put(out, decoder, compressed::column(bytes, &mut scratch.bytes)?)?,

@@ -16,8 +16,14 @@ pub fn length(precision: u8, scale: u8) -> usize {
     whole / 9 * 4 + BYTES[whole % 9] + part / 9 * 4 + BYTES[part % 9]
 }
 
+/// What both servers allow at most.
+const MOST_DIGITS: u8 = 65;
+
 /// Calls `group` with the number of digits and the value of each group of a packed DECIMAL, from the left; returns the sign.
 fn groups(bytes: &[u8], precision: u8, scale: u8, mut group: impl FnMut(usize, u32)) -> Result<bool, Malformed> {
+    if precision > MOST_DIGITS || scale > precision {
+        return Err(Malformed::Unreadable { what: "a decimal", problem: format!("{precision} digits, {scale} behind the point") });
+    }
     let first = *bytes.first().ok_or(Malformed::Truncated("a decimal"))?;
     let negative = first & 0x80 == 0;
     let mask = if negative { 0xff } else { 0 };
@@ -192,6 +198,16 @@ mod tests {
         put_text(&mut printed, expected.as_bytes(), 30).unwrap();
         assert_eq!(packed, printed);
         assert_eq!(packed.len(), 28 + 1);
+    }
+
+    #[test]
+    fn sizes_that_no_server_has_are_refused() {
+        for (precision, scale) in [(66, 0), (255, 255), (5, 6)] {
+            let error = packed_text(&mut Vec::new(), &[0x80; 200], precision, scale).unwrap_err().to_string();
+            assert!(error.contains(&format!("{precision} digits, {scale} behind the point")), "{error}");
+            assert!(put_packed(&mut Vec::new(), &[0x80; 200], precision, scale).is_err());
+        }
+        assert_eq!(text(&[0x80; 32], 65, 0), "0");
     }
 
     #[test]

@@ -15,7 +15,18 @@ pub fn text(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Malformed> {
             out.extend_from_slice(b"null");
             Ok(())
         }
-        Some((kind, rest)) => value(out, *kind, rest, 0),
+        Some((kind, rest)) => value(out, *kind, rest, 0, &mut Left(rest.len())),
+    }
+}
+
+/// How many of a document's bytes are not read yet. Its parts lie beside each other: offsets that lead to one of them again could print
+/// without end.
+struct Left(usize);
+
+impl Left {
+    fn take(&mut self, length: usize) -> Result<(), Malformed> {
+        self.0 = self.0.checked_sub(length).ok_or_else(|| unknown("its parts overlap".into()))?;
+        Ok(())
     }
 }
 
@@ -28,13 +39,38 @@ fn unknown(problem: String) -> Malformed {
     Malformed::Unreadable { what: WHAT, problem }
 }
 
-fn value(out: &mut Vec<u8>, kind: u8, bytes: &[u8], depth: usize) -> Result<(), Malformed> {
+fn deeper(depth: usize) -> Result<usize, Malformed> {
     if depth > DEPTH {
         return Err(unknown(format!("nested deeper than {DEPTH} levels")));
     }
+    Ok(depth + 1)
+}
+
+fn value(out: &mut Vec<u8>, kind: u8, bytes: &[u8], depth: usize, left: &mut Left) -> Result<(), Malformed> {
+    let depth = deeper(depth)?;
     if let Some(form) = Form::of(kind) {
-        return container(out, bytes, form, depth);
+        return container(out, bytes, form, depth, left);
     }
+    left.take(extent(kind, bytes)?)?;
+    scalar(out, kind, bytes)
+}
+
+/// How many bytes a value takes that is no container.
+fn extent(kind: u8, bytes: &[u8]) -> Result<usize, Malformed> {
+    let counted = |bytes| variable_length(bytes).map(|(length, used)| used.saturating_add(length));
+    match kind {
+        4 => Ok(1),
+        5 | 6 => Ok(2),
+        7 | 8 => Ok(4),
+        9..=11 => Ok(8),
+        12 => counted(bytes),
+        15 => counted(bytes.get(1..).unwrap_or_default()).map(|length| length.saturating_add(1)),
+        other => Err(unknown(format!("unknown type {other}"))),
+    }
+}
+
+/// Prints a value that is no container.
+fn scalar(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) -> Result<(), Malformed> {
     match kind {
         4 => literal(out, at(bytes, 0, 1)?[0]),
         5 => print(out, format_args!("{}", little(at(bytes, 0, 2)?) as i16)),
@@ -43,14 +79,10 @@ fn value(out: &mut Vec<u8>, kind: u8, bytes: &[u8], depth: usize) -> Result<(), 
         8 => print(out, format_args!("{}", little(at(bytes, 0, 4)?))),
         9 => print(out, format_args!("{}", little(at(bytes, 0, 8)?).cast_signed())),
         10 => print(out, format_args!("{}", little(at(bytes, 0, 8)?))),
-        11 => {
-            double(out, f64::from_bits(little(at(bytes, 0, 8)?)));
-            Ok(())
-        }
+        11 => double(out, f64::from_bits(little(at(bytes, 0, 8)?))),
         12 => {
             let (length, used) = variable_length(bytes)?;
-            quoted(out, at(bytes, used, length)?);
-            Ok(())
+            quoted(out, at(bytes, used, length)?)
         }
         15 => opaque(out, bytes),
         other => Err(unknown(format!("unknown type {other}"))),
@@ -72,12 +104,16 @@ fn literal(out: &mut Vec<u8>, byte: u8) -> Result<(), Malformed> {
 }
 
 /// A double in JSON always shows that it is one.
-fn double(out: &mut Vec<u8>, value: f64) {
+fn double(out: &mut Vec<u8>, value: f64) -> Result<(), Malformed> {
+    if !value.is_finite() {
+        return Err(unknown(format!("{value} is not a number of JSON")));
+    }
     let begin = out.len();
     double_text(out, value);
     if !out[begin..].iter().any(|b| matches!(b, b'.' | b'e')) {
         out.extend_from_slice(b".0");
     }
+    Ok(())
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -101,18 +137,19 @@ pub(super) enum Node<'b> {
 pub(super) fn tree(bytes: &[u8]) -> Result<Node<'_>, Malformed> {
     match bytes.split_first() {
         None => Ok(Node::Scalar(4, &[0])),
-        Some((kind, rest)) => node(*kind, rest, 0),
+        Some((kind, rest)) => node(*kind, rest, 0, &mut Left(rest.len())),
     }
 }
 
-fn node(kind: u8, bytes: &[u8], depth: usize) -> Result<Node<'_>, Malformed> {
-    if depth > DEPTH {
-        return Err(unknown(format!("nested deeper than {DEPTH} levels")));
-    }
-    let Some(form) = Form::of(kind) else { return Ok(Node::Scalar(kind, bytes)) };
+fn node<'b>(kind: u8, bytes: &'b [u8], depth: usize, left: &mut Left) -> Result<Node<'b>, Malformed> {
+    let depth = deeper(depth)?;
+    let Some(form) = Form::of(kind) else {
+        left.take(extent(kind, bytes)?)?;
+        return Ok(Node::Scalar(kind, bytes));
+    };
     let (mut members, mut cells) = (Vec::new(), Vec::new());
-    entries(bytes, form, |key, kind, bytes| {
-        let value = node(kind, bytes, depth + 1)?;
+    entries(bytes, form, left, |key, kind, bytes, left| {
+        let value = node(kind, bytes, depth, left)?;
         match key {
             Some(key) => members.push((Cow::Borrowed(key), value)),
             None => cells.push(value),
@@ -125,12 +162,12 @@ fn node(kind: u8, bytes: &[u8], depth: usize) -> Result<Node<'_>, Malformed> {
 /// Prints a document that was taken apart.
 pub(super) fn print_tree(out: &mut Vec<u8>, node: &Node<'_>) -> Result<(), Malformed> {
     match node {
-        Node::Scalar(kind, bytes) => value(out, *kind, bytes, 0)?,
+        Node::Scalar(kind, bytes) => scalar(out, *kind, bytes)?,
         Node::Object(members) => {
             out.push(b'{');
             for (i, (key, member)) in members.iter().enumerate() {
                 out.extend_from_slice(if i > 0 { b", " } else { b"" });
-                quoted(out, key);
+                quoted(out, key)?;
                 out.extend_from_slice(b": ");
                 print_tree(out, member)?;
             }
@@ -155,11 +192,12 @@ impl Form {
     }
 }
 
-/// Gives each entry of a container: its key in an object, its type and bytes.
+/// Gives each entry of a container: its key in an object, its type and bytes, and what is left of the document for its value.
 fn entries<'b>(
     bytes: &'b [u8],
     form: Form,
-    mut entry: impl FnMut(Option<&'b [u8]>, u8, &'b [u8]) -> Result<(), Malformed>,
+    left: &mut Left,
+    mut entry: impl FnMut(Option<&'b [u8]>, u8, &'b [u8], &mut Left) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     let width = if form.wide { 4 } else { 2 };
     let count = little(at(bytes, 0, width)?) as usize;
@@ -168,10 +206,14 @@ fn entries<'b>(
     let overflow = || Malformed::Truncated(WHAT);
     let values = count.checked_mul(key_entry).and_then(|n| n.checked_add(keys)).ok_or_else(overflow)?;
     let value_entry = width + 1;
+    let end = count.checked_mul(value_entry).and_then(|n| n.checked_add(values)).ok_or_else(overflow)?;
+    at(bytes, 0, end)?;
+    left.take(values)?;
     for i in 0..count {
         let key = if form.object {
             let entry = at(bytes, keys + i * key_entry, key_entry)?;
             let (from, length) = (little(&entry[..width]) as usize, little(&entry[width..]) as usize);
+            left.take(length)?;
             Some(at(bytes, from, length)?)
         } else {
             None
@@ -180,23 +222,25 @@ fn entries<'b>(
         let (kind, place) = (found[0], &found[1..]);
         let inline = matches!(kind, 4..=6) || (form.wide && matches!(kind, 7 | 8));
         let value = if inline { place } else { bytes.get(little(place) as usize..).ok_or_else(overflow)? };
-        entry(key, kind, value)?;
+        // A value that stands in its entry is taken by who reads it.
+        left.take(if inline { value_entry - extent(kind, place)? } else { value_entry })?;
+        entry(key, kind, value, left)?;
     }
     Ok(())
 }
 
-fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize) -> Result<(), Malformed> {
+fn container(out: &mut Vec<u8>, bytes: &[u8], form: Form, depth: usize, left: &mut Left) -> Result<(), Malformed> {
     out.push(if form.object { b'{' } else { b'[' });
     let mut first = true;
-    entries(bytes, form, |key, kind, bytes| {
+    entries(bytes, form, left, |key, kind, bytes, left| {
         if !std::mem::take(&mut first) {
             out.extend_from_slice(b", ");
         }
         if let Some(key) = key {
-            quoted(out, key);
+            quoted(out, key)?;
             out.extend_from_slice(b": ");
         }
-        value(out, kind, bytes, depth + 1)
+        value(out, kind, bytes, depth, left)
     })?;
     out.push(if form.object { b'}' } else { b']' });
     Ok(())
@@ -214,7 +258,10 @@ fn variable_length(bytes: &[u8]) -> Result<(usize, usize), Malformed> {
     Err(Malformed::Truncated(WHAT))
 }
 
-fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+fn quoted(out: &mut Vec<u8>, text: &[u8]) -> Result<(), Malformed> {
+    if let Err(error) = std::str::from_utf8(text) {
+        return Err(unknown(format!("a text is not UTF-8 at its byte {}", error.valid_up_to())));
+    }
     out.push(b'"');
     for byte in text {
         match byte {
@@ -225,13 +272,12 @@ fn quoted(out: &mut Vec<u8>, text: &[u8]) {
             10 => out.extend_from_slice(b"\\n"),
             12 => out.extend_from_slice(b"\\f"),
             13 => out.extend_from_slice(b"\\r"),
-            0..0x20 => {
-                let _ = write!(out, "\\u{byte:04x}");
-            }
+            0..0x20 => print(out, format_args!("\\u{byte:04x}"))?,
             other => out.push(*other),
         }
     }
     out.push(b'"');
+    Ok(())
 }
 
 /// Values of SQL types inside JSON: decimals as numbers, times as strings, all else as base64.
@@ -261,7 +307,7 @@ fn opaque(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Malformed> {
             Ok(())
         }
         other => {
-            let _ = write!(out, "\"base64:type{other}:");
+            print(out, format_args!("\"base64:type{other}:"))?;
             base64(out, data);
             out.push(b'"');
             Ok(())
@@ -321,6 +367,33 @@ mod tests {
         assert!(text(&mut Vec::new(), &[12, 5, b'a']).is_err());
         assert!(text(&mut Vec::new(), &[0, 255, 255, 1, 0]).is_err());
         assert!(text(&mut Vec::new(), &[14]).is_err());
+    }
+
+    fn refused(bytes: &[u8]) -> String {
+        text(&mut Vec::new(), bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_part_is_printed_once() {
+        // An array of 40 arrays, each of them the same one: itself.
+        let mut itself = vec![2, 40, 0, 124, 0];
+        itself.extend([2, 0, 0].repeat(40));
+        assert!(refused(&itself).contains("its parts overlap"), "{}", refused(&itself));
+        // Two keys in one place.
+        let twice = [0, 2, 0, 23, 0, 18, 0, 3, 0, 18, 0, 3, 0, 4, 0, 0, 4, 0, 0, b'k', b'e', b'y', b'.', b'.'];
+        assert!(refused(&twice).contains("its parts overlap"), "{}", refused(&twice));
+        let beside = [0, 2, 0, 20, 0, 18, 0, 1, 0, 19, 0, 1, 0, 4, 0, 0, 4, 1, 0, b'a', b'b'];
+        assert_eq!(printed(&beside), r#"{"a": null, "b": true}"#);
+    }
+
+    #[test]
+    fn what_is_no_json_is_an_error() {
+        assert!(refused(&[12, 2, b'a', 0xff]).contains("not UTF-8 at its byte 1"));
+        let infinite = [&[11][..], &f64::INFINITY.to_le_bytes()].concat();
+        assert!(refused(&infinite).contains("inf is not a number of JSON"));
+        let wide = [&[15, 246, 122, 200, 0, 0x80][..], &[0; 119]].concat();
+        assert!(refused(&wide).contains("200 digits, 0 behind the point"), "{}", refused(&wide));
+        assert_eq!(printed(&[15, 246, 4, 4, 2, 0x81, 5]), "1.05");
     }
 
     #[test]

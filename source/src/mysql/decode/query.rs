@@ -1,6 +1,9 @@
 //! QUERY events: a statement and the settings it ran under.
 
-use schemas::ddl::mysql::{Context, Zone, printed};
+use schemas::{
+    charset::Charsets,
+    ddl::mysql::{Context, Zone},
+};
 
 use super::{Malformed, compressed, cursor::Cursor};
 
@@ -73,9 +76,10 @@ impl Query {
         Ok(Self { thread, error_code, schema, text, charset: "utf8mb4".into(), status })
     }
 
-    /// The statement's text for people.
-    pub fn printed(&self) -> String {
-        printed(&self.text, &self.charset)
+    /// The statement's text for people, exact where it is valid in the client's character set.
+    pub fn printed(&self, charsets: &Charsets) -> String {
+        let text = charsets.decode(&self.charset, &self.text).unwrap_or_else(|| String::from_utf8_lossy(&self.text));
+        text.into_owned()
     }
 
     /// `base` with what the event says, names of collations given by `collation` as (name, character set).
@@ -129,7 +133,8 @@ fn offset(zone: &str) -> Option<i32> {
         _ => return (zone == "UTC").then_some(0),
     };
     let (hours, minutes) = rest.split_once(':')?;
-    Some(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60))
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
 impl Status {
@@ -207,6 +212,8 @@ fn skip_databases(cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use schemas::charset::Table;
+
     use super::*;
 
     fn body(status: &[u8], schema: &str, text: &[u8]) -> Vec<u8> {
@@ -221,10 +228,13 @@ mod tests {
 
     #[test]
     fn a_statement_is_printed_in_the_clients_character_set() {
+        let ascii = (0..0x80_u8).map(|byte| (vec![byte], char::from(byte)));
+        let mut charsets = Charsets::default();
+        charsets.add("sjis", Table::new(ascii.chain([(vec![0x83, b'e'], 'テ'), (vec![0x83, b'X'], 'ス')])));
         let text = |bytes: &[u8], charset: &str| {
             let mut query = Query::read(&body(&[], "shop", bytes), Form::Plain, false).unwrap();
             query.charset = charset.into();
-            query.printed()
+            query.printed(&charsets)
         };
         assert_eq!(text("ALTER TABLE t ADD `Größe` INT".as_bytes(), "utf8mb4"), "ALTER TABLE t ADD `Größe` INT");
         assert_eq!(text(b"ALTER TABLE t ADD `Gr\xf6\xdfe` INT", "latin1"), "ALTER TABLE t ADD `Größe` INT");
@@ -242,7 +252,7 @@ mod tests {
         ]
         .concat();
         let query = Query::read(&body(&status, "shop", b"ALTER TABLE t ADD x INT\0"), Form::Plain, true).unwrap();
-        assert_eq!((query.thread, query.printed()), (9, "ALTER TABLE t ADD x INT".into()));
+        assert_eq!((query.thread, query.printed(&Charsets::default())), (9, "ALTER TABLE t ADD x INT".into()));
         let context = query.context(&Context::new(true, 101_119), |id| match id {
             8 => Some(("latin1_swedish_ci", "latin1")),
             45 => Some(("utf8mb4_general_ci", "utf8mb4")),
@@ -271,6 +281,7 @@ mod tests {
     #[test]
     fn a_named_time_zone_gives_no_offset() {
         assert_eq!((offset("Europe/Vienna"), offset("-03:00"), offset("UTC")), (None, Some(-10_800), Some(0)));
+        assert_eq!((offset("+2147483647:00"), offset("+00:2147483647"), offset("+-5:00")), (None, None, None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! TABLE_MAP events: what the log says of a table's columns.
 
+use std::collections::BTreeMap;
+
 use schemas::table::TableId;
 
 use super::{Malformed, cursor::Cursor, layout::Physical, layout::code};
@@ -104,13 +106,12 @@ fn name(cursor: &mut Cursor<'_>) -> Result<String, Malformed> {
 
 fn default_collations<'a>(columns: impl Iterator<Item = &'a mut MapColumn>, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
     let default = cursor.packed()?;
-    let mut own = Vec::new();
+    let mut own = BTreeMap::new();
     while !cursor.is_empty() {
-        own.push((cursor.count()?, cursor.packed()?));
+        own.insert(cursor.count()?, cursor.packed()?);
     }
     for (i, column) in columns.enumerate() {
-        let collation = own.iter().find(|(column, _)| *column == i).map_or(default, |(_, collation)| *collation);
-        column.collation = Some(collation);
+        column.collation = Some(own.get(&i).copied().unwrap_or(default));
     }
     Ok(())
 }
@@ -125,7 +126,8 @@ fn collations<'a>(columns: impl Iterator<Item = &'a mut MapColumn>, cursor: &mut
 fn labels<'a>(columns: impl Iterator<Item = &'a mut MapColumn>, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
     for column in columns {
         let count = cursor.count()?;
-        let mut labels = Vec::with_capacity(count.min(65_535));
+        // A label takes a byte at least.
+        let mut labels = Vec::with_capacity(count.min(cursor.rest().len()));
         for _ in 0..count {
             labels.push(cursor.packed_bytes()?.to_vec());
         }

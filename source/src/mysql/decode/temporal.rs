@@ -21,6 +21,9 @@ pub struct DateTime {
     pub micros: u32,
 }
 
+/// What both servers' calendars end with.
+const LAST_YEAR: u32 = 9999;
+
 /// Days since 1970-01-01 in the proleptic Gregorian calendar.
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -102,8 +105,15 @@ impl DateTime {
     }
 
     fn days(&self) -> Option<i64> {
-        let real = (1..=12).contains(&self.month) && self.day >= 1 && self.day <= days_in_month(self.year, self.month);
+        let real =
+            self.year <= LAST_YEAR && (1..=12).contains(&self.month) && self.day >= 1 && self.day <= days_in_month(self.year, self.month);
         real.then(|| days_from_civil(i64::from(self.year), self.month, self.day))
+    }
+
+    /// Microseconds since midnight.
+    fn time_of_day(&self) -> Option<i64> {
+        let real = self.hour < 24 && self.minute < 60 && self.second < 60 && self.micros < 1_000_000;
+        real.then(|| i64::from(self.hour * 3600 + self.minute * 60 + self.second) * 1_000_000 + i64::from(self.micros))
     }
 
     /// Days since 1970-01-01, as Avro int.
@@ -114,9 +124,8 @@ impl DateTime {
 
     /// Microseconds since 1970-01-01 00:00:00, as Avro long. `precision` is for the message.
     pub fn put_micros(&self, out: &mut Vec<u8>, precision: u8) -> Result<(), Unfit> {
-        let days = self.days().ok_or_else(|| self.not_a_date(Some(precision)))?;
-        let seconds = days * 86_400 + i64::from(self.hour) * 3600 + i64::from(self.minute) * 60 + i64::from(self.second);
-        put_long(out, seconds * 1_000_000 + i64::from(self.micros));
+        let (days, time) = self.days().zip(self.time_of_day()).ok_or_else(|| self.not_a_date(Some(precision)))?;
+        put_long(out, days * 86_400_000_000 + time);
         Ok(())
     }
 
@@ -251,6 +260,19 @@ mod tests {
             (DateTime { year: 2023, month: 2, day: 29, ..DateTime::default() }, "'2023-02-29'"),
         ] {
             assert!(date.put_days(&mut out).unwrap_err().to_string().starts_with(text));
+        }
+        assert!(out.is_empty());
+        // No server writes these; a DATETIME of before 5.6 could hold them.
+        let far = DateTime::from_datetime(&u64::MAX.to_le_bytes());
+        assert!(far.put_days(&mut out).is_err() && far.put_micros(&mut out, 0).is_err());
+        let noon = DateTime { year: 2024, month: 2, day: 29, hour: 12, ..DateTime::default() };
+        for time in [
+            DateTime { hour: 24, ..noon },
+            DateTime { minute: 60, ..noon },
+            DateTime { second: 60, ..noon },
+            DateTime { micros: 1_000_000, ..noon },
+        ] {
+            assert!(time.put_micros(&mut out, 6).unwrap_err().to_string().contains("is not a date"), "{time:?}");
         }
         assert!(out.is_empty());
         let error = DateTime::default().put_micros(&mut out, 3).unwrap_err().to_string();

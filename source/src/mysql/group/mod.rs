@@ -398,6 +398,9 @@ impl Groups {
     fn begin_mysql(&mut self, event: &Event, gtid: MySqlGtid) -> Step {
         let ts_ms = gtid.commit_micros.map_or(i64::from(event.timestamp) * 1000, |micros| (micros / 1000).cast_signed());
         let anonymous = event.kind == kind::ANONYMOUS_GTID;
+        if !anonymous && gtid.number == 0 {
+            return Err(Malformed::Unreadable { what: "a GTID event", problem: "its transaction has no number".into() }.into());
+        }
         let mut text = gtid.origin.uuid.clone();
         if !gtid.origin.tag.is_empty() {
             text = format!("{text}:{}", gtid.origin.tag);

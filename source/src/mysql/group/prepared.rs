@@ -163,7 +163,7 @@ impl Groups {
                  may be rows of {}",
                 names(&tables)
             );
-            return Err(Halt::Stand { tables, ddl: Some(query.printed()), message });
+            return Err(Halt::Stand { tables, ddl: Some(query.printed(&self.server.charsets)), message });
         };
         if !again {
             self.judge_prepared(&transaction, query)?;
@@ -204,7 +204,7 @@ impl Groups {
                 transaction.xid,
                 names(&unknown)
             );
-            return Err(Halt::Stand { tables: unknown, ddl: Some(query.printed()), message });
+            return Err(Halt::Stand { tables: unknown, ddl: Some(query.printed(&self.server.charsets)), message });
         }
         let maps: Vec<&Arc<TableMap>> = transaction.rows.maps().iter().filter(|map| self.shapes.heeds(&map.table)).collect();
         maps.into_iter().try_for_each(|map| self.judge(map))

@@ -50,7 +50,7 @@ impl Groups {
         match self.shapes.statement(&query.text, &context, session) {
             Verdict::Nothing => self.end_standalone(&query),
             Verdict::Transaction(control) => self.control(event, &query, &control),
-            Verdict::Stand { tables, message } => Err(Halt::Stand { tables, ddl: Some(query.printed()), message }),
+            Verdict::Stand { tables, message } => Err(Halt::Stand { tables, ddl: Some(query.printed(&self.server.charsets)), message }),
             Verdict::Tables(tables) => {
                 self.statement(event, &query, tables);
                 Ok(())
@@ -77,7 +77,7 @@ impl Groups {
             Verdict::Stand { .. } => return Ok(()),
         };
         let message = format!("{why}; it may have touched {}", names(&tables));
-        Err(Halt::Stand { tables, ddl: Some(query.printed()), message })
+        Err(Halt::Stand { tables, ddl: Some(query.printed(&self.server.charsets)), message })
     }
 
     fn control(&mut self, event: &Event, query: &Query, control: &Control) -> Step {
@@ -143,14 +143,14 @@ impl Groups {
     fn taken_back(&self, query: &Query, what: &str) -> Halt {
         let tables = self.group_tables();
         let message = format!("{what} was rolled back in the log, and rows of {} are published already: reload", names(&tables));
-        Halt::Stand { tables, ddl: Some(query.printed()), message }
+        Halt::Stand { tables, ddl: Some(query.printed(&self.server.charsets)), message }
     }
 
     fn statement(&mut self, event: &Event, query: &Query, tables: Vec<StatementTable>) {
         let ts_ms = self.group.as_ref().map_or(i64::from(event.timestamp) * 1000, |group| group.ts_ms);
         let group = self.group.take();
         self.advance(group.as_ref());
-        let statement = Statement { position: self.position.clone(), ts_ms, ddl: query.printed(), tables };
+        let statement = Statement { position: self.position.clone(), ts_ms, ddl: query.printed(&self.server.charsets), tables };
         self.ready.push_back(Ready::Entry(Entry::Statement(statement)));
     }
 

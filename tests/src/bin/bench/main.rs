@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "tests")]
 
 mod debezium;
+mod scale;
 
 use std::{
     process::{Command, Stdio},
@@ -45,6 +46,16 @@ async fn main() {
     if scenarios.iter().any(|s| s == "debezium") {
         debezium::run(rows).await;
     }
+    let sized = |name: &str| scenarios.iter().any(|s| s == name);
+    if sized("transaction") {
+        scale::transaction(rows).await;
+    }
+    if sized("tables") {
+        scale::tables(rows.min(10_000)).await;
+    }
+    if sized("versions") {
+        scale::versions(rows.min(10_000)).await;
+    }
     let mut bench = Bench {
         rows,
         source: source::Session::connect(&source::url("mariadb")).await,
@@ -60,7 +71,7 @@ async fn main() {
         bench.ddl().await;
         bench.transport = Transport::Local;
     }
-    if scenarios.iter().all(|s| s == "kafka" || s == "debezium") && !scenarios.is_empty() {
+    if !scenarios.is_empty() && !scenarios.iter().any(|s| ["backlog", "copy", "latency", "ddl"].contains(&s.as_str())) {
         return;
     }
     if wanted("backlog") {

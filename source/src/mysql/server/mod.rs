@@ -1,53 +1,17 @@
 //! The server at the other end: connections to it, and what does not change while we are connected.
 
+mod facts;
+
 use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, time::Duration};
 
 use mysql_async::{Conn, DriverError, Error, IoError, ServerError, prelude::Queryable};
 use runtime::config::TlsMode;
 use rustls::{CertificateError, Error as TlsError};
-use schemas::{
-    charset::Charsets,
-    ddl::mysql::{Context, Days, Zone},
-};
+use schemas::ddl::mysql::{Context, Days, Zone};
 
-use super::{
-    charset,
-    config::Config,
-    decode::{collation::Collations, query::Query},
-};
+pub use self::facts::Server;
+use super::{charset, config::Config, decode::collation::Collations};
 use crate::error::CaptureError;
-
-/// What is known of the server.
-#[derive(Debug, Clone)]
-pub struct Server {
-    pub mariadb: bool,
-    /// 101119 is 10.11.19.
-    pub version: u32,
-    /// `server_uuid` on MySQL, `server_id` on MariaDB.
-    pub identity: String,
-    /// GTIDs name the places in the log.
-    pub gtids: bool,
-    pub full_metadata: bool,
-    pub collations: Collations,
-    pub charsets: Arc<Charsets>,
-    pub context: Context,
-}
-
-impl Server {
-    /// The settings a statement of the log ran under.
-    pub fn context(&self, query: &Query) -> Context {
-        query.context(&self.context, |id| self.collations.get(u64::from(id)))
-    }
-
-    /// Settings for texts that the catalog prints for us.
-    pub fn catalog_context(&self, database: &str) -> Context {
-        let mut context = self.context.clone();
-        context.default_database = database.into();
-        // What SHOW CREATE TABLE prints says every default itself.
-        context.explicit_defaults_for_timestamp = true;
-        context
-    }
-}
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
