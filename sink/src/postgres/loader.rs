@@ -185,7 +185,7 @@ impl Loader {
         let key = KeyText { rows, record: row, is_key: false };
         let table = self.version.id.clone();
         let message = format!(
-            "table {table}, key {key}: the source did not carry the columns {} and the row is not on the target; reload {table}",
+            "table {table}, key {key}: the source did not carry the columns {} and the row is not on the target; have it log whole rows (MySQL, MariaDB: binlog_row_image = FULL in every session), then reload {table}",
             names.join(", ")
         );
         SinkError::Incomplete { table, message }

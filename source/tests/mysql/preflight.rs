@@ -132,3 +132,24 @@ async fn a_source_whose_lock_is_lost_ends_its_stream_and_takes_the_lock_anew() {
         assert!(engine.end().await.is_ok());
     }
 }
+
+/// The server ends the older of two readers that present themselves as one.
+#[tokio::test]
+async fn a_reader_that_another_one_takes_the_place_of_names_the_number() {
+    use source::engine::Stream;
+    let Some(mut world) = World::new(Flavour::MySql, "same_id").await else { return };
+    world.run("CREATE TABLE t (id INT PRIMARY KEY)").await;
+    let mut source = world.source(&["t"]);
+    source.server_id = Some(654_321);
+    let mut engine = MySql::new(&source).unwrap();
+    let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
+    let mut first = engine.stream(&from, shapes.clone()).await.unwrap();
+    let _second = engine.stream(&from, shapes).await.unwrap();
+    let error = loop {
+        if let Err(error) = first.next().await {
+            break error;
+        }
+    };
+    let CaptureError::Stop { message } = &error else { panic!("{error}") };
+    assert!(message.contains("presents itself as server 654321") && message.contains("source.server_id"), "{message}");
+}

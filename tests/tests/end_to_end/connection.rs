@@ -197,7 +197,8 @@ async fn socket_login(kind: &str, world: &mut World) {
     world.source.run(&format!("GRANT {RIGHTS} ON *.* TO '{person}'@localhost")).await;
     accepted(world, &format!("mysql://{person}@localhost/{}?socket={path}", world.name), "");
     let nobody = format!("mysql://nobody@localhost/{}?socket={path}", world.name);
-    not_accepted(world, &nobody, "", &[&format!("socket {path}: user `nobody` is refused")]);
+    // MySQL asks who is not there for any kind of login.
+    not_accepted(world, &nobody, "", &[&format!("socket {path}: "), "user `nobody`"]);
     let no_socket = format!("mysql://{person}@localhost/{}?socket={path}.none", world.name);
     not_accepted(world, &no_socket, "", &[&format!("socket {path}.none: connecting: the server cannot be reached")]);
     not_accepted(world, &nobody, "  tls: { mode: require }\n", &["over a socket there is no TLS"]);
@@ -276,7 +277,7 @@ async fn mysql_lets_in_by_caching_sha2_in_full_and_from_its_cache() {
 
     // What the driver does not know.
     account(&mut world.source, "by_sha256@'127.0.0.1'", "IDENTIFIED WITH sha256_password BY 's3cret'").await;
-    let words = ["user `by_sha256` logs in by sha256_password, which is not supported", "caching_sha2_password"];
+    let words = ["the server asks user `by_sha256` to log in by sha256_password, which is not supported", "caching_sha2_password"];
     not_accepted(&world, &format!("mysql://by_sha256:s3cret@{address}"), "", &words);
 }
 

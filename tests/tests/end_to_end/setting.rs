@@ -154,16 +154,15 @@ async fn changed_while_it_runs(kind: &str, less_metadata: &str) {
     session.run("SET SESSION binlog_row_image = 'MINIMAL'").await;
     session.run("UPDATE t SET w = 'changed' WHERE id = 1").await;
     session.run("DELETE FROM t WHERE id = 3").await;
-    session.run("INSERT INTO t (id) VALUES (4)").await;
     session.run("INSERT INTO t VALUES (5, 50, NULL)").await;
     world.pipeline.caught_up();
     world.assert_equal().await;
 
-    // A row whose new key is in another lane can not be completed from what is there: its table waits.
-    session.run("UPDATE t SET id = 20 WHERE id = 2").await;
+    // A new row without the columns that got their defaults cannot be completed from what is there: its table waits.
+    session.run("INSERT INTO t (id) VALUES (4)").await;
     let (code, printed) = world.pipeline.wait("settled", 60);
     assert_eq!(code, 4, "{printed}");
-    assert!(printed.contains(&format!("{name}.t, key id=20: the source did not carry the columns v, w")), "{printed}");
+    assert!(printed.contains(&format!("{name}.t, key id=4: the source did not carry the columns v, w")), "{printed}");
     reload(&mut world).await;
 
     // A statement in place of rows.

@@ -102,8 +102,9 @@ pub fn lacks(config: &Config, right: &str, message: &str) -> CaptureError {
 fn no_such_login(config: &Config, plugin: &str) -> CaptureError {
     let user = &config.user;
     CaptureError::Refused(format!(
-        "{}: user `{user}` logs in by {plugin}, which is not supported; on MySQL: ALTER USER `{user}` IDENTIFIED WITH caching_sha2_password BY '…'; \
-         on MariaDB: ALTER USER `{user}` IDENTIFIED VIA ed25519 USING PASSWORD('…'), or mysql_native_password",
+        "{}: the server asks user `{user}` to log in by {plugin}, which is not supported; on MySQL: ALTER USER `{user}` IDENTIFIED WITH \
+         caching_sha2_password BY '…' (it asks so for users that do not exist, too); on MariaDB: ALTER USER `{user}` IDENTIFIED VIA ed25519 \
+         USING PASSWORD('…')",
         config.server()
     ))
 }
