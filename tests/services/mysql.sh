@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MySQL (Debian packages only the newest, in its unreleased suite) on 127.0.0.1, with a row binlog and GTIDs.
-#   mysql.sh install | start | stop | status | kill | url | sql "SELECT 1"
+#   mysql.sh install | start | stop | status | kill | remove | url | sql "SELECT 1"
 # Parameters: MYSQL_PORT (23307), MYSQL_NAME (mysql: folder of its data), MYSQL_OPTIONS (more server options).
 # Users: root/test (everything), cdc/cdc (what a source needs).
 set -euo pipefail
@@ -50,8 +50,9 @@ case ${1:-} in
     say "MySQL $(client -Nse 'SELECT VERSION()') on 127.0.0.1:$PORT" ;;
   stop) stop_pid "$PID" TERM ;;
   kill) alive "$PID" && kill -9 "$(cat "$PID")"; while alive "$PID"; do sleep 0.05; done ;;
+  remove) stop_pid "$PID" TERM; rm -rf "$HOME_DIR" ;;
   status) if alive "$PID"; then echo "up, pid $(cat "$PID"), port $PORT"; else echo down; exit 1; fi ;;
   url) echo "mysql://root:test@127.0.0.1:$PORT" ;;
   sql) shift; client -e "$*" ;;
-  *) echo "usage: ${0##*/} install | start | stop | status | kill | url | sql STATEMENTS" >&2; exit 2 ;;
+  *) echo "usage: ${0##*/} install | start | stop | status | kill | remove | url | sql STATEMENTS" >&2; exit 2 ;;
 esac

@@ -32,6 +32,10 @@ impl Service {
         Service::new("mariadb", name, port(&crate::source::url("mariadb")) + 10 * slot)
     }
 
+    pub fn mysql(name: &str, slot: u16) -> Service {
+        Service::new("mysql", name, port(&crate::source::url("mysql")) + 10 * slot)
+    }
+
     fn new(kind: &str, name: &str, port: u16) -> Service {
         let kind_upper = kind.to_uppercase();
         let environment = vec![(format!("{kind_upper}_NAME"), name.to_owned()), (format!("{kind_upper}_PORT"), port.to_string())];

@@ -98,7 +98,7 @@ async fn begin<E: Engine, P: Publisher>(
     settings: &Settings,
 ) -> Result<Source<E::Position>, CaptureError> {
     let ids: Vec<TableId> = settings.tables.iter().map(|t| t.table.clone()).collect();
-    let (at, shapes) = engine.pinned(&ids).await?;
+    let (at, shapes) = engine.beginning(&ids).await?;
     let mut tables = Vec::new();
     for shape in shapes {
         let topic = names::topic(&settings.prefix, &shape.id);
@@ -185,7 +185,7 @@ async fn relocate<E: Engine, P: Publisher>(
     // Those that the configuration takes out are retired where they stand: they may be gone at the source.
     let staying = source.state().tables.values().filter(|t| !t.retired && settings.captures(&t.id));
     let ids: Vec<TableId> = staying.map(|t| t.id.clone()).collect();
-    let (at, shapes) = engine.pinned(&ids).await?;
+    let (at, shapes) = engine.beginning(&ids).await?;
     tracing::warn!(from = %source.position(), to = %at, reason = message, "all tables begin anew behind a gap in the log");
     for shape in shapes {
         source.begin_at(at.clone(), shape, Some(*offset));
