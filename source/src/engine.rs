@@ -181,6 +181,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The shapes of these tables and a position at which they hold: no DDL of them can stand between the two.
     fn pinned(&mut self, tables: &[TableId]) -> impl Future<Output = Result<(Self::Position, Vec<Table>), CaptureError>> + Send;
 
+    /// The same at a place where a new stream may begin: no transaction whose rows lie before it is decided behind it, unless the
+    /// position says so.
+    fn beginning(&mut self, tables: &[TableId]) -> impl Future<Output = Result<(Self::Position, Vec<Table>), CaptureError>> + Send {
+        self.pinned(tables)
+    }
+
     /// The end of the log now, to be compared with: everything committed lies before it.
     fn end(&mut self) -> impl Future<Output = Result<(Self::Position, i64), CaptureError>> + Send;
 

@@ -99,7 +99,7 @@ async fn begin<E: Engine, P: Publisher>(
     settings: &Settings,
 ) -> Result<Source<E::Position>, CaptureError> {
     let ids: Vec<TableId> = settings.tables.iter().map(|t| t.table.clone()).collect();
-    let (at, shapes) = engine.pinned(&ids).await?;
+    let (at, shapes) = engine.beginning(&ids).await?;
     let mut tables = Vec::new();
     for shape in shapes {
         let topic = names::topic(&settings.prefix, &shape.id);
@@ -188,7 +188,7 @@ async fn relocate<E: Engine, P: Publisher>(
     let captured = settings.captured();
     let staying = source.state().tables.values().filter(|t| !t.retired && captured.contains(&t.id));
     let ids: Vec<TableId> = staying.map(|t| t.id.clone()).collect();
-    let (at, shapes) = engine.pinned(&ids).await?;
+    let (at, shapes) = engine.beginning(&ids).await?;
     tracing::warn!(from = %source.position(), to = %at, reason = message, "all tables begin anew behind a gap in the log");
     for shape in shapes {
         source.begin_at(at.clone(), shape, Some(*offset));

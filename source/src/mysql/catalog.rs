@@ -1,8 +1,11 @@
 //! The live catalog: shapes from SHOW CREATE TABLE, and the end of the log.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
-use mysql_async::{Conn, Error, Row, prelude::Queryable};
+use mysql_async::{Conn, Error, Row, ServerError, prelude::Queryable};
 use schemas::{
     ddl::mysql::{Body, Constraint, Context, Parsed, Statement, parse as parse_statement, table_from_create},
     table::{Table, TableId},
@@ -10,10 +13,14 @@ use schemas::{
 
 use super::{
     config::Config,
+    decode::xid::Xid,
     position::{Gtids, Position, mariadb::Domains},
     server::{Server, failed},
 };
 use crate::error::CaptureError;
+
+/// How long a transaction between its PREPARE and its end is waited for before it is told.
+const ENDS_SOON: Duration = Duration::from_secs(5);
 
 /// A name as SQL text.
 pub fn quoted(name: &str) -> String {
@@ -101,6 +108,53 @@ pub async fn pinned(config: &Config, server: &Server, conn: &mut Conn, tables: &
     .await;
     conn.query_drop("COMMIT").await.map_err(fail)?;
     result
+}
+
+/// Shapes and a position at which they hold, and which knows from where on the log has to be read for XA transactions that are
+/// prepared there: those of before have ended.
+///
+/// # Errors
+/// Names the transaction that is prepared and does not end.
+pub async fn beginning(
+    config: &Config,
+    server: &Server,
+    conn: &mut Conn,
+    tables: &[TableId],
+) -> Result<(Position, Vec<Table>), CaptureError> {
+    let first = pinned(config, server, conn, tables).await?;
+    let older = prepared(config, conn).await?;
+    if older.is_empty() {
+        return Ok(first);
+    }
+    let begin = Instant::now();
+    loop {
+        let now = prepared(config, conn).await?;
+        let Some(open) = older.iter().find(|xid| now.contains(xid)) else { break };
+        if begin.elapsed() > ENDS_SOON {
+            return Err(CaptureError::Transient(format!(
+                "{}: the XA transaction {open} was prepared before the pipeline begins, and its rows would be missing: XA COMMIT or XA \
+                 ROLLBACK it; the pipeline then begins by itself",
+                config.server()
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (position, shapes) = pinned(config, server, conn, tables).await?;
+    Ok((Position { open: Some(first.0.start()), ..position }, shapes))
+}
+
+/// Those that are prepared now; none where the account may not ask.
+async fn prepared(config: &Config, conn: &mut Conn) -> Result<Vec<Xid>, CaptureError> {
+    let rows: Vec<(u32, usize, usize, Vec<u8>)> = match conn.query("XA RECOVER").await {
+        Ok(rows) => rows,
+        Err(Error::Server(ServerError { code: 1401 | 1227, .. })) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(config, "asking for XA transactions", &error)),
+    };
+    let xid = |(format, global, _, mut bytes): (u32, usize, usize, Vec<u8>)| {
+        let branch = bytes.split_off(global.min(bytes.len()));
+        Xid { format, global: bytes, branch }
+    };
+    Ok(rows.into_iter().map(xid).collect())
 }
 
 /// The end of the log: everything that is committed lies before it. The log can be read from here.

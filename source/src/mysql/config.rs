@@ -1,6 +1,10 @@
 //! The source's configuration, as this engine needs it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
 use runtime::{
@@ -39,6 +43,8 @@ pub struct Config {
     /// Whether the configuration says it.
     given_id: bool,
     pub heartbeat: Duration,
+    /// How many times as long silence is borne: a large event comes without a heartbeat in it.
+    pub patience: Arc<AtomicU32>,
     pub row_metadata: RowMetadata,
     pub tables: Vec<TableId>,
     pub mapping: Mapping,
@@ -69,6 +75,7 @@ impl Config {
             password: url.password.clone(),
             tls: source.tls.clone(),
             heartbeat: source.heartbeat,
+            patience: Arc::new(AtomicU32::new(1)),
             row_metadata: source.row_metadata,
             tables: source.tables.iter().map(|t| t.table.clone()).collect(),
             mapping: Mapping::new(&source.type_map),

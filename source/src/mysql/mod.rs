@@ -118,6 +118,13 @@ impl Engine for MySql {
         Ok(pinned)
     }
 
+    async fn beginning(&mut self, tables: &[TableId]) -> Result<(Position, Vec<Table>), CaptureError> {
+        let (mut conn, server) = self.catalog().await?;
+        let pinned = catalog::beginning(&self.config, &server, &mut conn, tables).await?;
+        self.catalog = Some(conn);
+        Ok(pinned)
+    }
+
     async fn end(&mut self) -> Result<(Position, i64), CaptureError> {
         // Of a connection that was cut unseen nothing comes any more.
         let silent =

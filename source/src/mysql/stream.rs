@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -40,6 +43,8 @@ use crate::{
 
 /// How many silent heartbeats mean a dead connection.
 const SILENCE: u32 = 4;
+/// Each silence doubles what the next connection bears, up to this, until a transaction came whole: it may be one whose events take long.
+const MOST_PATIENCE: u32 = 64;
 
 pub struct Stream {
     config: Config,
@@ -141,16 +146,20 @@ impl Stream {
         if let Some(ahead) = self.ahead.take() {
             return ahead;
         }
-        let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE;
+        let times = self.config.patience.load(Ordering::Relaxed);
+        let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE * times;
         match tokio::time::timeout_at(self.heard + patience, self.events.next()).await {
             Ok(next) => {
                 self.heard = Instant::now();
                 self.take(next)
             }
-            Err(_) => Err(CaptureError::Transient(format!(
-                "{}: nothing came from the log for {patience:?}, not even a heartbeat",
-                self.config.server()
-            ))),
+            Err(_) => {
+                self.config.patience.store((times * 2).min(MOST_PATIENCE), Ordering::Relaxed);
+                Err(CaptureError::Transient(format!(
+                    "{}: nothing came from the log for {patience:?}, not even a heartbeat",
+                    self.config.server()
+                )))
+            }
         }
     }
 
@@ -301,6 +310,9 @@ impl engine::Stream for Stream {
         }
         loop {
             if let Some(entry) = self.groups.pop()? {
+                if matches!(entry, Entry::Commit { .. } | Entry::Statement(_)) {
+                    self.config.patience.store(1, Ordering::Relaxed);
+                }
                 self.look_ahead();
                 return Ok(entry);
             }

@@ -168,7 +168,7 @@ async fn a_database_changes_its_charset_for_the_tables_that_come() {
         assert_eq!((heard.rows.len(), heard.stands.len()), (2, 0), "{flavour:?}: {:?}", heard.stands);
         let shown = show(&known[&world.table("t")].rows.fields, heard.rows[1].after.as_ref().unwrap());
         assert_eq!(shown["v"], "é€", "{flavour:?}");
-        let native = |table: &Table| table.columns.iter().map(|column| column.native.to_string()).collect::<Vec<_>>();
+        let native = |table: &Table| table.columns.iter().map(|column| format!("{:?}", column.native)).collect::<Vec<_>>();
         assert_eq!(native(&known[&world.table("t")].shape), native(&now[0]), "{flavour:?}");
         assert!(native(&now[0])[1].contains("latin1"), "{:?}", native(&now[0]));
     }
@@ -192,7 +192,7 @@ async fn partitions_that_take_rows_along_are_told_by_kind() {
                 world.run(prepare).await;
             }
             let heard = told(&mut world, &["t"], &["INSERT INTO t VALUES (1, 1), (11, 1)", sql]).await;
-            assert_eq!((heard.rows.len(), heard.stands.len()), (2, 0), "{flavour:?}: {sql}");
+            assert_eq!((heard.rows.len(), heard.stands.len()), (2, 0), "{flavour:?}: {sql}: {:?}", heard.stands);
             assert_eq!(kinds(&heard, &world, "t"), [kind], "{flavour:?}: {sql}");
             // The other side of an exchange is changed as well.
             if sql == exchange {

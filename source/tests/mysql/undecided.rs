@@ -1,5 +1,7 @@
 //! Groups whose rows count only when their end is known: what is rolled back in part, and XA transactions.
 
+use std::time::Duration;
+
 use mysql_async::prelude::Queryable;
 use source::{
     engine::{Engine, Entry, Position as _, Stream},
@@ -108,7 +110,7 @@ async fn heard(world: &World, from: &Position, end: &Position) -> Heard {
 #[tokio::test]
 async fn an_xa_transaction_counts_at_its_end_and_from_wherever_it_is_read_again() {
     for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa").await else { return };
+        let Some(mut world) = World::alone(flavour, "xa").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a INT) ENGINE=InnoDB").await;
         world.run("CREATE TABLE other (id INT PRIMARY KEY, a INT) ENGINE=InnoDB").await;
         let mut engine = world.engine(&["t"]);
@@ -182,7 +184,7 @@ async fn an_xa_transaction_counts_at_its_end_and_from_wherever_it_is_read_again(
 #[tokio::test]
 async fn an_xa_transaction_larger_than_the_memory_and_one_in_one_phase() {
     for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa_large").await else { return };
+        let Some(mut world) = World::alone(flavour, "xa_large").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY, a LONGTEXT) ENGINE=InnoDB").await;
         let mut engine = world.engine(&["t"]);
         let (from, _) = engine.pinned(&world.ids(&["t"])).await.unwrap();
@@ -212,14 +214,15 @@ async fn an_xa_transaction_larger_than_the_memory_and_one_in_one_phase() {
 #[tokio::test]
 async fn the_end_of_an_xa_transaction_whose_rows_were_not_read_stands() {
     for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa_unknown").await else { return };
+        let Some(mut world) = World::alone(flavour, "xa_unknown").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
         for sql in ["XA START 'it_unknown'", "INSERT INTO t VALUES (1)", "XA END 'it_unknown'", "XA PREPARE 'it_unknown'"] {
             world.run(sql).await;
         }
         let mut engine = world.engine(&["t"]);
         let mut other = world.another().await;
-        // The table itself cannot be pinned while the server keeps it for the transaction's end, but it can be read.
+        let error = engine.beginning(&world.ids(&["t"])).await.unwrap_err().to_string();
+        assert!(error.contains("the XA transaction X'69745f756e6b6e6f776e',X'',1 was prepared before the pipeline begins"), "{error}");
         let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();
         other.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
         world.run("XA COMMIT 'it_unknown'").await;
@@ -244,11 +247,51 @@ async fn the_end_of_an_xa_transaction_whose_rows_were_not_read_stands() {
     }
 }
 
+/// How often the server was asked for prepared transactions.
+async fn looks(conn: &mut mysql_async::Conn) -> u64 {
+    let row: Option<(String, u64)> = conn.query_first("SHOW GLOBAL STATUS LIKE 'Com_xa_recover'").await.unwrap();
+    row.unwrap().1
+}
+
+/// A pipeline begins while transactions come and go: those that are open where it begins are read from before.
+#[tokio::test]
+async fn a_beginning_knows_the_transactions_that_are_open_there() {
+    for flavour in BOTH {
+        let Some(mut world) = World::alone(flavour, "xa_begins").await else { return };
+        world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
+        let mut engine = world.engine(&["t"]);
+        let mut other = world.another().await;
+        for sql in ["XA START 'it_older'", "INSERT INTO t VALUES (1)", "XA END 'it_older'", "XA PREPARE 'it_older'"] {
+            world.run(sql).await;
+        }
+        let tables = world.ids(&["t"]);
+        let before = looks(&mut other).await;
+        let beginning = tokio::spawn(async move { engine.beginning(&tables).await });
+        // It waits for the older one; a younger one is prepared meanwhile.
+        for sql in ["XA START 'it_younger'", "INSERT INTO t VALUES (2)", "XA END 'it_younger'"] {
+            other.query_drop(sql).await.unwrap();
+        }
+        // It has looked, and looks again.
+        while looks(&mut other).await < before + 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        other.query_drop("XA PREPARE 'it_younger'").await.unwrap();
+        world.run("XA COMMIT 'it_older'").await;
+        let (from, _) = beginning.await.unwrap().unwrap();
+        other.query_drop("XA COMMIT 'it_younger'").await.unwrap();
+        world.run("INSERT INTO t VALUES (3)").await;
+        let (end, _) = world.engine(&["t"]).end().await.unwrap();
+        let told = heard(&world, &Position::parse(&from.to_string()).unwrap(), &end).await;
+        // What was committed where it begins is the copy's.
+        assert_eq!((ids(&told.rows), told.stands), (vec![2, 3], Vec::new()), "{flavour:?}: {from}");
+    }
+}
+
 /// A table that joins between PREPARE and COMMIT has rows there that nobody kept.
 #[tokio::test]
 async fn a_table_that_is_captured_while_an_xa_transaction_of_it_is_open_stands_at_its_commit() {
     for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa_joins").await else { return };
+        let Some(mut world) = World::alone(flavour, "xa_joins").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
         world.run("CREATE TABLE u (id INT PRIMARY KEY) ENGINE=InnoDB").await;
         let mut engine = world.engine(&["t", "u"]);
@@ -287,7 +330,7 @@ async fn a_table_that_is_captured_while_an_xa_transaction_of_it_is_open_stands_a
 #[tokio::test]
 async fn nothing_of_an_undecided_transaction_is_ready() {
     for flavour in BOTH {
-        let Some(mut world) = World::new(flavour, "xa_waits").await else { return };
+        let Some(mut world) = World::alone(flavour, "xa_waits").await else { return };
         world.run("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB").await;
         let mut engine = world.engine(&["t"]);
         let (from, shapes) = engine.pinned(&world.ids(&["t"])).await.unwrap();

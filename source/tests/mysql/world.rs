@@ -23,6 +23,8 @@ use source::{
     mysql::{MySql, decode::temporal::civil_from_days, position::Position},
 };
 
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 static NEXT_READER: AtomicU32 = AtomicU32::new(700_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +40,20 @@ pub const ALL: [Flavour; 3] = [Flavour::MariaDb, Flavour::MariaDb11, Flavour::My
 pub const BOTH: [Flavour; 2] = [Flavour::MariaDb, Flavour::MySql];
 pub const MARIADBS: [Flavour; 2] = [Flavour::MariaDb, Flavour::MariaDb11];
 
+/// A stream stands at the end of an XA transaction that was prepared before it: tests of such have the servers for themselves.
+static TESTS: RwLock<()> = RwLock::const_new(());
+
+#[derive(Debug)]
+enum Turn {
+    Shared { _held: RwLockReadGuard<'static, ()> },
+    Alone { _held: RwLockWriteGuard<'static, ()> },
+}
+
 pub struct World {
     pub database: String,
     pub conn: Conn,
     url: Url,
+    _turn: Turn,
 }
 
 /// The server of this kind; None where the variable is not set outside of CI.
@@ -65,6 +77,16 @@ impl World {
     /// A fresh database of this name.
     pub async fn new(flavour: Flavour, database: &str) -> Option<World> {
         let address = address(flavour)?;
+        World::at(&address, database, Turn::Shared { _held: TESTS.read().await }).await
+    }
+
+    /// The same, while no other test is at work.
+    pub async fn alone(flavour: Flavour, database: &str) -> Option<World> {
+        let address = address(flavour)?;
+        World::at(&address, database, Turn::Alone { _held: TESTS.write().await }).await
+    }
+
+    async fn at(address: &str, database: &str, turn: Turn) -> Option<World> {
         let rest = address.strip_prefix("mysql://").expect("a mysql:// address");
         let (user, host) = rest.split_once('@').expect("user and host");
         let (user, password) = user.split_once(':').expect("user and password");
@@ -94,7 +116,7 @@ impl World {
         ] {
             conn.query_drop(sql).await.unwrap();
         }
-        Some(World { database, conn, url })
+        Some(World { database, conn, url, _turn: turn })
     }
 
     /// Another session in the same database.

@@ -57,8 +57,8 @@ struct Group {
     xa: bool,
     /// It was read before, up to its end: only an XA transaction that is still undecided means anything.
     again: bool,
-    /// The place before it.
-    before: Open,
+    /// Where it begins in its file.
+    begin: u64,
     rows: Kept,
     /// Tables with rows in it that are not captured.
     others: BTreeSet<TableId>,
@@ -321,6 +321,7 @@ impl Groups {
         let same_file = self.file == self.position.file && self.server.identity == self.position.server;
         self.resumed_at = (same_file && event.log_pos == 0 && self.again.is_none()).then_some(self.position.offset);
         if self.group.is_none() && event.log_pos != 0 && !self.is_behind_us() {
+            self.position.server.clone_from(&self.server.identity);
             (self.position.file, self.position.offset) = (self.file.clone(), offset);
         }
         Ok(())
@@ -358,12 +359,9 @@ impl Groups {
     /// A group that begins with this event.
     fn new_group(&mut self, event: &Event, identity: Identity, transaction: Option<String>, ts_ms: i64) -> Result<Group, Halt> {
         let begin = self.offset.saturating_sub(u64::from(event.size));
-        let (again, before) = match &self.again {
-            Some(again) if again.has(&identity, &self.file, begin)? => (true, again.before(&self.file, begin)),
-            Some(_) | None => {
-                let Position { gtids, file, offset, .. } = self.position.clone();
-                (false, Open::new(gtids, file, offset))
-            }
+        let again = match &self.again {
+            Some(again) => again.has(&identity, &self.file, begin)?,
+            None => false,
         };
         Ok(Group {
             identity,
@@ -372,7 +370,7 @@ impl Groups {
             begun: false,
             xa: false,
             again,
-            before,
+            begin,
             rows: Kept::default(),
             others: BTreeSet::new(),
             passed_on: false,
@@ -471,19 +469,17 @@ impl Groups {
                 Malformed::Unreadable { what: "a rows event", problem: format!("no TABLE_MAP of table {id} stands before it") }.into()
             );
         };
-        let (map, place) = (Arc::clone(map), self.place(event));
-        let Some(group) = self.group.as_mut() else {
-            if !self.shapes.follows(&map.table) {
-                return Ok(());
-            }
-            return Err(Malformed::Unreadable { what: "a rows event", problem: "it stands outside of any group".into() }.into());
-        };
-        if !self.shapes.keeps(&map.table, group.xa) {
-            if group.xa {
+        let xa = self.group.as_ref().is_some_and(|group| group.xa);
+        if !self.shapes.keeps(&map.table, xa) {
+            if let Some(group) = self.group.as_mut().filter(|group| group.xa) {
                 group.others.insert(map.table.clone());
             }
             return Ok(());
         }
+        let (map, place) = (Arc::clone(map), self.place(event));
+        let Some(group) = self.group.as_mut() else {
+            return Err(Malformed::Unreadable { what: "a rows event", problem: "it stands outside of any group".into() }.into());
+        };
         if group.again && !group.xa {
             return Ok(());
         }
@@ -496,7 +492,7 @@ impl Groups {
             group.passed_on = true;
             let rows = std::mem::take(&mut group.rows);
             let (transaction, ts_ms) = (group.transaction.clone(), group.ts_ms);
-            let tables = self.shapes.followed().into_iter().collect();
+            let tables = BTreeSet::from_iter(self.shapes.followed());
             self.ready.push_back(Ready::Rows(Decided { rows, tables, transaction, ts_ms }));
         }
         Ok(())
@@ -574,7 +570,8 @@ impl Groups {
         let passed_on = group.as_ref().is_some_and(|group| group.passed_on);
         let transaction = group.as_ref().and_then(|group| group.transaction.clone());
         // Tables may have been skipped or released while the stream stood inside the group.
-        let tables: BTreeSet<TableId> = self.shapes.followed().into_iter().collect();
+        let tables = rows.maps().iter().map(|map| &map.table).filter(|table| self.shapes.follows(table));
+        let tables: BTreeSet<TableId> = tables.cloned().collect();
         rows.only(&tables, &mut self.store);
         if again {
             std::mem::take(&mut rows).discard(&mut self.store);

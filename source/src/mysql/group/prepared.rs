@@ -133,7 +133,14 @@ impl Groups {
         }
         let mut group = self.group.take();
         if let Some(group) = &mut group {
-            let (rows, before) = (std::mem::take(&mut group.rows), group.before.clone());
+            let before = match self.again.as_ref().filter(|_| group.again) {
+                Some(again) => again.before(&self.file, group.begin),
+                None => {
+                    let Position { gtids, file, offset, .. } = self.position.clone();
+                    Open::new(gtids, file, offset)
+                }
+            };
+            let rows = std::mem::take(&mut group.rows);
             let others = std::mem::take(&mut group.others).into_iter().collect();
             self.prepared.0.push(Transaction { xid, before, rows, others });
         }
