@@ -12,7 +12,7 @@ use fuzz::memory;
 use libfuzzer_sys::fuzz_target;
 use schemas::{
     change::SchemaChange,
-    ddl::mysql::{Context, Effect, Parsed, apply, mode, parse, table_from_create},
+    ddl::mysql::{Context, Effect, Parsed, Zone, apply, mode, parse, table_from_create},
     diff,
     native::Native,
     table::{Table, TableId},
@@ -78,7 +78,7 @@ fn context(server: u8, session: u8) -> Context {
     let bits = [mode::ANSI_QUOTES, mode::NO_BACKSLASH_ESCAPES, mode::STRICT_TRANS_TABLES, mode::ORACLE];
     context.sql_mode = bits.iter().enumerate().map(|(i, bit)| if session & (1 << i) == 0 { 0 } else { *bit }).sum();
     context.explicit_defaults_for_timestamp = session & 16 == 0;
-    context.time_zone_offset_seconds = (server & 64 == 0).then_some(3600);
+    context.time_zone = if server & 64 == 0 { Zone::Fixed(3600) } else { Zone::Unknown };
     context.lower_case_table_names = server >> 7;
     context.database_collations.insert("shop".into(), "utf8mb4_general_ci".into());
     context

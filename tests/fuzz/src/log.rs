@@ -150,7 +150,7 @@ pub fn read(input: &[u8]) -> Told {
     };
     let from = if mariadb { "mariadb gtid= server=1 file=binlog.000001:4" } else { "mysql gtid= server=1 file=binlog.000001:4" };
     let from = Position::parse(from).unwrap_or_else(|error| panic!("{error}"));
-    let mut groups = Groups::new(Arc::clone(server), false, from, Vec::new(), mapping);
+    let mut groups = Groups::new(Arc::clone(server), false, from, Vec::new(), mapping, std::env::temp_dir());
     let mut told = Told::default();
     for (begin, end) in places(input) {
         let event = event(&input[begin..end], checksum);
@@ -192,7 +192,7 @@ fn tables(event: &Event, server: &Server) -> Vec<TableId> {
 }
 
 fn take(groups: &mut Groups, charsets: &Charsets, told: &mut Told) -> Result<(), CaptureError> {
-    while let Some(entry) = groups.pop() {
+    while let Some(entry) = groups.pop()? {
         told.entries += 1;
         let Entry::Rows { rows, .. } = entry else { continue };
         // A statement behind rows of the same group may have moved the shape on: the stream would have stood.
