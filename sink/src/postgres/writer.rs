@@ -121,7 +121,12 @@ impl PostgresWriter {
     }
 
     /// None: one of the target tables was altered since it was looked at, and nothing was written.
-    async fn write_encoded(&mut self, batch: &Batch<'_>, encoded: &mut [Encoded<'_>], proof: &impl Proof) -> Result<Option<Written>, SinkError> {
+    async fn write_encoded(
+        &mut self,
+        batch: &Batch<'_>,
+        encoded: &mut [Encoded<'_>],
+        proof: &impl Proof,
+    ) -> Result<Option<Written>, SinkError> {
         if !self.begin(&batch.lanes).await? {
             self.connection.rollback().await;
             return Ok(Some(Written::Moved));

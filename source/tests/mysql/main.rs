@@ -5,5 +5,6 @@
 mod change;
 mod chunk;
 mod preflight;
+mod statement;
 mod types;
 mod world;

@@ -32,16 +32,22 @@ impl Dialect {
 }
 
 /// Names of columns; a name is used again after it was dropped.
-pub const NAMES: [&str; 14] =
-    ["a", "b", "c", "d1", "order", "rank", "Größe", "x y", "point", "date", "select", "t`q", "instar", "comment"];
+pub const NAMES: [&str; 14] = ["a", "b", "c", "d1", "order", "rank", "Größe", "x y", "point", "date", "select", "t`q", "instar", "comment"];
 const RESERVED: [&str; 3] = ["order", "rank", "select"];
 const LABELS: [&str; 8] = ["red", "Grün", "it's", "a b", "x", "y", "z", "back\\slash"];
 const WORDS: [&str; 10] = ["", "a", "north ", " lead", "é ü ß", "it's", "back\\slash", "two\nlines", "tab\t;--", "NULL"];
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    Integer { name: &'static str, bits: u32, unsigned: bool },
-    Decimal { precision: u64, scale: u64 },
+    Integer {
+        name: &'static str,
+        bits: u32,
+        unsigned: bool,
+    },
+    Decimal {
+        precision: u64,
+        scale: u64,
+    },
     Float,
     Double,
     Bit(u64),
@@ -51,7 +57,10 @@ pub enum Kind {
     DateTime(u64),
     Timestamp(u64),
     Char(u64),
-    VarChar { length: u64, charset: &'static str },
+    VarChar {
+        length: u64,
+        charset: &'static str,
+    },
     Text(&'static str),
     Binary(u64),
     VarBinary(u64),
@@ -136,7 +145,11 @@ impl Kind {
     /// A value that the column takes in a strict session.
     pub fn value(&self, dialect: Dialect, random: &mut Random) -> String {
         let fraction = |digits: u64, random: &mut Random| {
-            if digits == 0 { String::new() } else { format!(".{}", &format!("{:06}", random.below(1_000_000))[..usize::try_from(digits).unwrap()]) }
+            if digits == 0 {
+                String::new()
+            } else {
+                format!(".{}", &format!("{:06}", random.below(1_000_000))[..usize::try_from(digits).unwrap()])
+            }
         };
         match self {
             Kind::Integer { bits, unsigned, .. } => integer(*bits, *unsigned, random),
@@ -147,7 +160,9 @@ impl Kind {
                 format!("{}{whole}{point}", if random.one_in(3) { "-" } else { "" })
             }
             Kind::Float => random.pick(&["0", "0.1", "-2.5", "16777216", "3.4e38", "1e-30", "123456.789"]).to_string(),
-            Kind::Double => random.pick(&["0", "0.1", "-2.5", "9007199254740993", "1.7976931348623157e308", "1e-300", "0.30000000000000004"]).to_string(),
+            Kind::Double => random
+                .pick(&["0", "0.1", "-2.5", "9007199254740993", "1.7976931348623157e308", "1e-300", "0.30000000000000004"])
+                .to_string(),
             Kind::Bit(length) => {
                 let digits: String = (0..*length).map(|_| if random.one_in(2) { '1' } else { '0' }).collect();
                 format!("b'{digits}'")
@@ -175,7 +190,14 @@ impl Kind {
                 let labels: Vec<&str> = LABELS[..*count].iter().copied().filter(|_| random.one_in(2)).collect();
                 dialect.text(&labels.join(","))
             }
-            Kind::Json => dialect.text(random.pick::<&str>(&["null", "[]", "{\"a\": 1, \"é\": [true, null]}", "\"text\"", "-0.5", "12345678901234567890"])),
+            Kind::Json => dialect.text(random.pick::<&str>(&[
+                "null",
+                "[]",
+                "{\"a\": 1, \"é\": [true, null]}",
+                "\"text\"",
+                "-0.5",
+                "12345678901234567890",
+            ])),
             Kind::Uuid => format!("'00112233-4455-6677-8899-{:012x}'", random.below(1 << 40)),
             Kind::Inet6 => random.pick(&["'::'", "'::1'", "'2001:db8::ff'"]).to_string(),
         }
@@ -208,6 +230,11 @@ impl Kind {
     /// Whether rows get a value that exists where the column is added NOT NULL without a default.
     pub fn has_implicit(&self) -> bool {
         !matches!(self, Kind::Date | Kind::DateTime(_) | Kind::Timestamp(_))
+    }
+
+    /// Whether the server itself gives rows another value where the column becomes NOT NULL: MariaDB writes its clock over NULL.
+    pub fn nullable_only(&self) -> bool {
+        matches!(self, Kind::Timestamp(_))
     }
 
     /// A type that the target changes to exactly.

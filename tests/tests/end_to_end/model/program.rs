@@ -12,9 +12,16 @@ const SESSIONS: usize = 3;
 #[derive(Debug, Clone)]
 pub enum Action {
     /// One transaction.
-    Rows { statements: Vec<String>, commit: bool },
+    Rows {
+        statements: Vec<String>,
+        commit: bool,
+    },
     /// A statement that changes one of the tables.
-    Change { table: usize, statement: String, expected: Expected },
+    Change {
+        table: usize,
+        statement: String,
+        expected: Expected,
+    },
     /// kill -9 of the pipeline, and its start.
     Kill,
     /// The pipeline ends in order, and is started at `Start`, or at the program's end.
@@ -91,7 +98,10 @@ const KEYS: [&[Part]; 13] = [
     &[("id", "DATE NOT NULL", |r| format!("'2024-{:02}-{:02}'", 1 + r.below(6), 1 + r.below(9)))],
     &[("id", "DECIMAL(8,2) NOT NULL", |r| format!("-{}.{}5", r.below(6), r.below(10)))],
     &[("p", "INT NOT NULL", |r| r.below(12).to_string()), ("q", "SMALLINT NOT NULL", |r| format!("-{}", r.below(6)))],
-    &[("p", "VARCHAR(9) COLLATE utf8mb4_bin NOT NULL", |r| format!("'{}'", r.below(9))), ("q", "DATE NOT NULL", |r| format!("'2024-01-0{}'", 1 + r.below(8)))],
+    &[
+        ("p", "VARCHAR(9) COLLATE utf8mb4_bin NOT NULL", |r| format!("'{}'", r.below(9))),
+        ("q", "DATE NOT NULL", |r| format!("'2024-01-0{}'", 1 + r.below(8))),
+    ],
     &[("id", "DATETIME(3) NOT NULL", |r| format!("'2024-01-01 00:00:{:02}.5'", r.below(60)))],
     &[("id", "CHAR(5) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL", |r| format!("'{}'", r.below(60)))],
     &[("id", "ENUM('one','two','three','four','five') NOT NULL", |r| r.pick(&["'one'", "'two'", "'three'", "'five'"]).to_string())],
@@ -155,8 +165,7 @@ pub fn program(seed: u64, mariadb: bool, database: &str, length: usize) -> Progr
 
 impl Table {
     fn new(name: &'static str, dialect: Dialect, random: &mut Random) -> Self {
-        let mut table =
-            Table { name, key: *random.pick(&KEYS), keyless: random.one_in(10), columns: Vec::new(), changes: 0, indexes: 0 };
+        let mut table = Table { name, key: *random.pick(&KEYS), keyless: random.one_in(10), columns: Vec::new(), changes: 0, indexes: 0 };
         for _ in 0..random.below(7) {
             if let Some(column) = table.new_column(dialect, random) {
                 table.columns.push(column);
@@ -168,7 +177,9 @@ impl Table {
     fn new_column(&self, dialect: Dialect, random: &mut Random) -> Option<Column> {
         let name = (*random.pick(&NAMES)).to_owned();
         let free = self.columns.iter().all(|c| c.name != name);
-        free.then(|| Column { name, kind: Kind::any(dialect, random), nullable: !random.one_in(3), defaulted: false })
+        let kind = Kind::any(dialect, random);
+        let nullable = kind.nullable_only() || !random.one_in(3);
+        free.then_some(Column { name, kind, nullable, defaulted: false })
     }
 
     fn create(&mut self, dialect: Dialect, random: &mut Random) -> String {
@@ -199,9 +210,8 @@ impl Table {
     /// A statement that writes rows.
     fn write(&self, dialect: Dialect, random: &mut Random) -> String {
         let name = dialect.name(self.name, random);
-        let set = |column: &Column, random: &mut Random| {
-            format!("{} = {}", dialect.name(&column.name, random), value(column, dialect, random))
-        };
+        let set =
+            |column: &Column, random: &mut Random| format!("{} = {}", dialect.name(&column.name, random), value(column, dialect, random));
         match random.below(12) {
             0..6 => self.insert(&name, dialect, random),
             6..9 if !self.columns.is_empty() => {
@@ -222,7 +232,8 @@ impl Table {
         let rows: Vec<String> = (0..=random.below(6))
             .map(|_| {
                 let key: Vec<String> = self.key.iter().map(|(.., value)| value(random)).collect();
-                let values: Vec<String> = key.into_iter().chain(named.iter().map(|c| value(c, dialect, random)).collect::<Vec<_>>()).collect();
+                let values: Vec<String> =
+                    key.into_iter().chain(named.iter().map(|c| value(c, dialect, random)).collect::<Vec<_>>()).collect();
                 format!("({})", values.join(", "))
             })
             .collect();
@@ -254,7 +265,12 @@ impl Table {
                 let columns: Vec<&str> = self.key.iter().map(|(name, ..)| *name).collect();
                 return (format!("CREATE {unique}INDEX i{} ON {name} ({})", self.indexes, columns.join(", ")), Expected::Either);
             }
-            3 => return (format!("ALTER TABLE {name} {}", random.pick(&["FORCE", "ENGINE=InnoDB", "COMMENT = 'of ; it'"])), Expected::Nothing),
+            3 => {
+                return (
+                    format!("ALTER TABLE {name} {}", random.pick(&["FORCE", "ENGINE=InnoDB", "COMMENT = 'of ; it'"])),
+                    Expected::Nothing,
+                );
+            }
             _ => {}
         }
         // Clauses about different columns, so that their order means nothing.
@@ -351,7 +367,7 @@ fn clause(columns: &mut Vec<Column>, touched: &mut Vec<String>, dialect: Dialect
             columns[at].defaulted = true;
             Some((format!("ALTER {word}{quoted} SET DEFAULT {default}"), Expected::Nothing))
         }
-        5 => {
+        5 if !old.kind.nullable_only() => {
             columns[at].nullable = !old.nullable;
             columns[at].defaulted = columns[at].nullable;
             Some((format!("MODIFY {word}{quoted} {} {}{place}", old.kind.declared(dialect), null(&columns[at])), Expected::Either))
@@ -392,7 +408,7 @@ fn add(
 ) -> (String, Expected) {
     let default = column.kind.default(dialect, random);
     let rest = match (random.below(4), default) {
-        (0, Some(default)) => {
+        (0, Some(default)) if !column.kind.nullable_only() => {
             column.nullable = false;
             format!("NOT NULL DEFAULT {default}")
         }

@@ -220,9 +220,9 @@ impl Work<'_> {
         let collation = self.after.collation.clone().ok_or("the default character set of the database is not known")?;
         let (collation, name) =
             super::super::charset::collation_name(&collation).ok_or_else(|| format!("the collation {collation} is not known"))?;
-        let stated = |clause: &&Clause| matches!(clause, Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } if definition.charset.binary || matches!(definition.declared, Declared::Text { .. }));
+        let stated = |clause: &&Clause| matches!(clause, Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } if definition.charset != CharsetClause::default() || matches!(definition.declared, Declared::Text { .. }));
         if clauses.iter().any(stated) || clauses.iter().any(|clause| matches!(clause, Clause::TableCharset(_))) {
-            return Err("CONVERT TO CHARACTER SET stands beside another character set or a TEXT column of its own".into());
+            return Err("CONVERT TO CHARACTER SET stands beside a column with a character set of its own, or a TEXT column".into());
         }
         if name == "binary" {
             return Err("CONVERT TO CHARACTER SET binary makes other types of all text columns".into());
