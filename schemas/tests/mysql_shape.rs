@@ -102,6 +102,21 @@ fn an_index_over_beginnings_goes_with_its_column_and_is_not_taken_for_a_whole_on
 }
 
 #[test]
+fn columns_are_put_one_clause_after_another_each_behind_what_stands_there_then() {
+    let before = table("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT, d INT)");
+    for (clauses, order) in [
+        ("MODIFY a BIGINT AFTER bb, CHANGE b bb INT FIRST", ["bb", "id", "a", "c", "d"]),
+        ("MODIFY a INT AFTER d, MODIFY d INT FIRST", ["d", "id", "b", "c", "a"]),
+        ("MODIFY a INT AFTER d, MODIFY d INT AFTER c, MODIFY c INT FIRST", ["c", "id", "b", "d", "a"]),
+        ("MODIFY d INT AFTER c, MODIFY c INT AFTER d", ["id", "a", "b", "d", "c"]),
+        ("ADD z INT AFTER a, MODIFY a INT FIRST, DROP d", ["a", "id", "z", "b", "c"]),
+    ] {
+        let shape = altered(&before, &format!("ALTER TABLE t {clauses}")).shape.unwrap();
+        assert_eq!(shape.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), order, "{clauses}");
+    }
+}
+
+#[test]
 fn a_key_goes_over_to_an_added_column_of_the_old_name() {
     let before = table("CREATE TABLE t (a INT NOT NULL, b INT, PRIMARY KEY (b), UNIQUE u (a))");
     let effect = altered(&before, "ALTER TABLE t DROP COLUMN b, ADD b INT");
