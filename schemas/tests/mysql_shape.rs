@@ -90,6 +90,34 @@ fn a_statement_gives_a_type_change_the_class_that_two_shapes_give_it() {
 }
 
 #[test]
+fn an_index_over_beginnings_goes_with_its_column_and_is_not_taken_for_a_whole_one() {
+    let before = table("CREATE TABLE t (id INT, v VARCHAR(20) NOT NULL, b BLOB NOT NULL, UNIQUE pv (v(5)), UNIQUE pb (b(10)))");
+    let after = altered(&before, "ALTER TABLE t DROP b").shape.unwrap();
+    assert_eq!(after.unique.iter().map(|index| index.name.as_str()).collect::<Vec<_>>(), ["pv"]);
+    assert_eq!(altered(&after, "ALTER TABLE t ADD UNIQUE pb (id)").shape.unwrap().unique.len(), 2);
+    // The server has a whole index over v then, and rows are told apart by it.
+    let refused = run_in(&context(true), std::slice::from_ref(&before), "ALTER TABLE t MODIFY v VARCHAR(5) NOT NULL").unwrap_err();
+    assert!(refused.why.contains("unique index pv is over the beginning of a column whose type changes"), "{}", refused.why);
+    let keyed = altered(&before, "ALTER TABLE t ADD PRIMARY KEY (id)").shape.unwrap();
+    assert_eq!(kinds(&altered(&keyed, "ALTER TABLE t MODIFY v VARCHAR(5) NOT NULL")), [Kind::Shorten]);
+}
+
+#[test]
+fn columns_are_put_one_clause_after_another_each_behind_what_stands_there_then() {
+    let before = table("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT, d INT)");
+    for (clauses, order) in [
+        ("MODIFY a BIGINT AFTER bb, CHANGE b bb INT FIRST", ["bb", "id", "a", "c", "d"]),
+        ("MODIFY a INT AFTER d, MODIFY d INT FIRST", ["d", "id", "b", "c", "a"]),
+        ("MODIFY a INT AFTER d, MODIFY d INT AFTER c, MODIFY c INT FIRST", ["c", "id", "b", "d", "a"]),
+        ("MODIFY d INT AFTER c, MODIFY c INT AFTER d", ["id", "a", "b", "d", "c"]),
+        ("ADD z INT AFTER a, MODIFY a INT FIRST, DROP d", ["a", "id", "z", "b", "c"]),
+    ] {
+        let shape = altered(&before, &format!("ALTER TABLE t {clauses}")).shape.unwrap();
+        assert_eq!(shape.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), order, "{clauses}");
+    }
+}
+
+#[test]
 fn a_key_goes_over_to_an_added_column_of_the_old_name() {
     let before = table("CREATE TABLE t (a INT NOT NULL, b INT, PRIMARY KEY (b), UNIQUE u (a))");
     let effect = altered(&before, "ALTER TABLE t DROP COLUMN b, ADD b INT");

@@ -7,6 +7,7 @@ mod chunk;
 mod partial_json;
 mod preflight;
 mod random;
+mod spelling;
 mod statements;
 mod types;
 mod undecided;

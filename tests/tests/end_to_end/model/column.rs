@@ -232,6 +232,11 @@ impl Kind {
         !matches!(self, Kind::Date | Kind::DateTime(_) | Kind::Timestamp(_))
     }
 
+    /// Whether the server itself gives rows another value where the column becomes NOT NULL: MariaDB writes its clock over NULL.
+    pub fn nullable_only(&self) -> bool {
+        matches!(self, Kind::Timestamp(_))
+    }
+
     /// A type that the target changes to exactly.
     pub fn larger(&self, random: &mut Random) -> Option<Kind> {
         Some(match self {

@@ -177,7 +177,9 @@ impl Table {
     fn new_column(&self, dialect: Dialect, random: &mut Random) -> Option<Column> {
         let name = (*random.pick(&NAMES)).to_owned();
         let free = self.columns.iter().all(|c| c.name != name);
-        free.then(|| Column { name, kind: Kind::any(dialect, random), nullable: !random.one_in(3), defaulted: false })
+        let kind = Kind::any(dialect, random);
+        let nullable = kind.nullable_only() || !random.one_in(3);
+        free.then_some(Column { name, kind, nullable, defaulted: false })
     }
 
     fn create(&mut self, dialect: Dialect, random: &mut Random) -> String {
@@ -365,7 +367,7 @@ fn clause(columns: &mut Vec<Column>, touched: &mut Vec<String>, dialect: Dialect
             columns[at].defaulted = true;
             Some((format!("ALTER {word}{quoted} SET DEFAULT {default}"), Expected::Nothing))
         }
-        5 => {
+        5 if !old.kind.nullable_only() => {
             columns[at].nullable = !old.nullable;
             columns[at].defaulted = columns[at].nullable;
             Some((format!("MODIFY {word}{quoted} {} {}{place}", old.kind.declared(dialect), null(&columns[at])), Expected::Either))
@@ -406,7 +408,7 @@ fn add(
 ) -> (String, Expected) {
     let default = column.kind.default(dialect, random);
     let rest = match (random.below(4), default) {
-        (0, Some(default)) => {
+        (0, Some(default)) if !column.kind.nullable_only() => {
             column.nullable = false;
             format!("NOT NULL DEFAULT {default}")
         }

@@ -118,44 +118,35 @@ impl Work<'_> {
         self.context.collation_of(database).map(str::to_owned).or_else(|| own.then(|| self.context.server_collation.clone()))
     }
 
+    /// As the server goes: every old column at its place first, then one clause after another puts a column elsewhere.
     fn columns(&mut self, clauses: &[&Clause]) -> Result<(), Fault> {
         let mut columns = Vec::new();
-        let mut placed: Vec<(usize, Column)> = Vec::new();
         for old in &self.before.columns {
-            let Some((column, waits)) = self.kept(old, clauses)? else { continue };
-            match waits {
-                Some(clause) => placed.push((clause, column)),
-                None => columns.push(column),
-            }
+            columns.extend(self.kept(old, clauses)?);
         }
-        for (at, clause) in clauses.iter().enumerate() {
-            let position = match clause {
+        for clause in clauses {
+            match clause {
                 Clause::AddColumn { definition, position, .. } => {
                     let column = self.added(definition)?;
-                    placed.push((at, column));
-                    position
+                    insert(&mut columns, column, position.as_ref())?;
                 }
                 Clause::ChangeColumn { from, position, .. } => {
-                    self.touch(from)?;
-                    position
+                    let id = self.touch(from)?;
+                    if let (Some(position), Some(at)) = (position, columns.iter().position(|column| column.id == id)) {
+                        let column = columns.remove(at);
+                        insert(&mut columns, column, Some(position))?;
+                    }
                 }
                 Clause::DropColumn { name, .. } => {
                     self.touch(name)?;
-                    continue;
                 }
                 Clause::RenameColumn { from, .. } => {
                     self.touch(from)?;
-                    continue;
                 }
                 Clause::SetDefault { column, .. } | Clause::SetInvisible { column, .. } => {
                     self.touch(column)?;
-                    continue;
                 }
-                _ => continue,
-            };
-            if let Some(index) = placed.iter().position(|(clause, _)| *clause == at) {
-                let (_, column) = placed.remove(index);
-                insert(&mut columns, column, position.as_ref())?;
+                _ => {}
             }
         }
         for (at, column) in columns.iter().enumerate() {
@@ -167,28 +158,26 @@ impl Work<'_> {
         if clauses.iter().any(|clause| matches!(clause, Clause::Convert(_))) { self.convert(clauses) } else { Ok(()) }
     }
 
-    fn touch(&mut self, name: &str) -> Result<(), Fault> {
+    fn touch(&mut self, name: &str) -> Result<ColumnId, Fault> {
         let at = position_of(&self.before.columns, name).ok_or_else(|| format!("column {name} of {} is not known", self.before.id))?;
         let id = self.before.columns[at].id;
         if !self.touched.contains(&id) {
             self.touched.push(id);
         }
-        Ok(())
+        Ok(id)
     }
 
-    /// An old column after the clauses about it, with the clause that gives it another place. None: dropped.
-    fn kept(&mut self, old: &Column, clauses: &[&Clause]) -> Result<Option<(Column, Option<usize>)>, Fault> {
+    /// An old column after the clauses about it. None: dropped.
+    fn kept(&mut self, old: &Column, clauses: &[&Clause]) -> Result<Option<Column>, Fault> {
         let mut column = old.clone();
-        let mut waits = None;
-        for (at, clause) in clauses.iter().enumerate() {
+        for clause in clauses {
             match clause {
                 Clause::DropColumn { name, .. } if same_name(name, &old.name) => return Ok(None),
-                Clause::ChangeColumn { from, definition, position, .. } if same_name(from, &old.name) => {
+                Clause::ChangeColumn { from, definition, .. } if same_name(from, &old.name) => {
                     column = resolve::column(definition, self.collation().as_deref(), self.context)?;
                     column.id = old.id;
                     column.as_text = old.as_text;
                     self.stated.push((old.id, definition.on_update_now));
-                    waits = position.as_ref().map(|_| at);
                 }
                 Clause::RenameColumn { from, to, .. } if same_name(from, &old.name) => column.name.clone_from(to),
                 Clause::SetDefault { column: name, default, .. } if same_name(name, &old.name) => {
@@ -203,7 +192,7 @@ impl Work<'_> {
                 _ => {}
             }
         }
-        Ok(Some((column, waits)))
+        Ok(Some(column))
     }
 
     fn added(&mut self, definition: &ColumnDefinition) -> Result<Column, Fault> {
@@ -220,9 +209,9 @@ impl Work<'_> {
         let collation = self.after.collation.clone().ok_or("the default character set of the database is not known")?;
         let (collation, name) =
             super::super::charset::collation_name(&collation).ok_or_else(|| format!("the collation {collation} is not known"))?;
-        let stated = |clause: &&Clause| matches!(clause, Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } if definition.charset.binary || matches!(definition.declared, Declared::Text { .. }));
+        let stated = |clause: &&Clause| matches!(clause, Clause::AddColumn { definition, .. } | Clause::ChangeColumn { definition, .. } if definition.charset != CharsetClause::default() || matches!(definition.declared, Declared::Text { .. }));
         if clauses.iter().any(stated) || clauses.iter().any(|clause| matches!(clause, Clause::TableCharset(_))) {
-            return Err("CONVERT TO CHARACTER SET stands beside another character set or a TEXT column of its own".into());
+            return Err("CONVERT TO CHARACTER SET stands beside a column with a character set of its own, or a TEXT column".into());
         }
         if name == "binary" {
             return Err("CONVERT TO CHARACTER SET binary makes other types of all text columns".into());

@@ -51,7 +51,23 @@ impl Work<'_> {
             sort_unique(&mut self.after);
         }
         sort_plain(&mut self.after);
-        Ok(())
+        self.no_prefix_may_have_become_whole()
+    }
+
+    /// A prefix that a shorter column makes the whole column could be the row key from then on, and how long prefixes are is not kept.
+    fn no_prefix_may_have_become_whole(&self) -> Result<(), Fault> {
+        if self.after.primary.is_some() {
+            return Ok(());
+        }
+        let sized = |id: &ColumnId| match (self.before.by_id(*id), self.after.by_id(*id)) {
+            (Some(before), Some(after)) => before.native != after.native && !after.nullable,
+            (None, _) | (_, None) => false,
+        };
+        let old = |name: &str| self.before.unique.iter().any(|index| same_name(&index.name, name));
+        match self.after.unique.iter().find(|index| index.partial && old(&index.name) && index.columns.iter().any(sized)) {
+            None => Ok(()),
+            Some(index) => Err(format!("the unique index {} is over the beginning of a column whose type changes", index.name)),
+        }
     }
 
     fn add(&mut self, key: &Key) -> Result<(), Fault> {
@@ -113,10 +129,12 @@ impl Work<'_> {
             }
         }
         self.after.primary = self.after.primary.take().filter(|key| !key.columns.is_empty());
-        for index in &mut self.after.unique {
+        // One over expressions alone had no columns before.
+        self.after.unique.retain_mut(|index| {
+            let had = !index.columns.is_empty();
             follow(&mut index.columns);
-        }
-        self.after.unique.retain(|index| !index.columns.is_empty() || index.partial);
+            !(had && index.columns.is_empty())
+        });
         for index in &mut self.after.indexes {
             follow(&mut index.columns);
         }
