@@ -156,7 +156,7 @@ fn decode(criterion: &mut Criterion) {
     {
         let map = Arc::new(table_map(&columns));
         let (plan, body) = (plan(&columns, &map), rows_event(&columns, rows));
-        let kind = Kind::of(30).expect("WRITE_ROWS");
+        let kind = Kind::of(23).expect("WRITE_ROWS of version 1");
         let mut encoder = Encoder::default();
         group.throughput(Throughput::Elements(rows));
         group.bench_function(name, |bencher| {
