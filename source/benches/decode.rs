@@ -47,7 +47,7 @@ fn text(value: &str) -> Column {
 
 /// DECIMAL(18,4): 14 digits before the point, 4 behind it.
 fn decimal() -> Column {
-    column("DECIMAL(18,4)", 246, &[18, 4], &[0x80, 0, 0x04, 0xd2, 0x0d, 0xfb, 0x38, 0xd2, 0x04])
+    column("DECIMAL(18,4)", 246, &[18, 4], &[0x80, 0, 0x01, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2])
 }
 
 fn narrow() -> Vec<Column> {
