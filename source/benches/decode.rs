@@ -47,7 +47,7 @@ fn text(value: &str) -> Column {
 
 /// DECIMAL(18,4): 14 digits before the point, 4 behind it.
 fn decimal() -> Column {
-    column("DECIMAL(18,4)", 246, &[18, 4], &[0x80, 0, 0x04, 0xd2, 0x0d, 0xfb, 0x38, 0xd2, 0x04])
+    column("DECIMAL(18,4)", 246, &[18, 4], &[0x80, 0, 0x01, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2])
 }
 
 fn narrow() -> Vec<Column> {
@@ -156,7 +156,7 @@ fn decode(criterion: &mut Criterion) {
     {
         let map = Arc::new(table_map(&columns));
         let (plan, body) = (plan(&columns, &map), rows_event(&columns, rows));
-        let kind = Kind::of(30).expect("WRITE_ROWS");
+        let kind = Kind::of(23).expect("WRITE_ROWS of version 1");
         let mut encoder = Encoder::default();
         group.throughput(Throughput::Elements(rows));
         group.bench_function(name, |bencher| {
