@@ -109,9 +109,9 @@ async fn an_accepted_statement_is_recorded_and_passed() {
     // One that is about another statement, given twice or too late, does nothing.
     let accept = |at: &str| Command::Accept { table: Some("shop.a".into()), at: Some(at.into()), by: Some("ann".into()) };
     world.command(&accept("fake:0"));
-    let offset = world.progress().command;
-    world.until(|s| s.state == State::Stopped).await;
-    assert_eq!((world.progress().command, world.progress().state), (offset + 1, SourceState::Stopped));
+    world.settings.on_stop = OnStop::Exit;
+    assert!(matches!(world.run_out().await, Ok(Ended::Stopped { .. })));
+    world.settings.on_stop = OnStop::Wait;
     world.command(&accept(&world.progress().position));
     world.command(&accept(&world.progress().position));
     world.server.insert(&[("a", 6, 6)]);
