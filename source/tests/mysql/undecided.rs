@@ -265,14 +265,15 @@ async fn a_beginning_knows_the_transactions_that_are_open_there() {
             world.run(sql).await;
         }
         let tables = world.ids(&["t"]);
-        let before = looks(&mut other).await;
+        let mut watch = world.another().await;
+        let before = looks(&mut watch).await;
         let beginning = tokio::spawn(async move { engine.beginning(&tables).await });
         // It waits for the older one; a younger one is prepared meanwhile.
         for sql in ["XA START 'it_younger'", "INSERT INTO t VALUES (2)", "XA END 'it_younger'"] {
             other.query_drop(sql).await.unwrap();
         }
         // It has looked, and looks again.
-        while looks(&mut other).await < before + 2 {
+        while looks(&mut watch).await < before + 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         other.query_drop("XA PREPARE 'it_younger'").await.unwrap();
