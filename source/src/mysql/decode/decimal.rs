@@ -207,7 +207,7 @@ mod tests {
             assert!(error.contains(&format!("{precision} digits, {scale} behind the point")), "{error}");
             assert!(put_packed(&mut Vec::new(), &[0x80; 200], precision, scale).is_err());
         }
-        let zero: Vec<u8> = std::iter::once(0x80).chain([0; 29]).collect();
+        let zero: Vec<u8> = std::iter::once(0x80).chain(std::iter::repeat_n(0, 28)).collect();
         assert_eq!(text(&zero, 65, 0), "0");
     }
 
