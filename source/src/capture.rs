@@ -15,7 +15,6 @@ mod shape;
 mod start;
 mod status;
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "tests")]
 mod tests;
 mod turn;
 

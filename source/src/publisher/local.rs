@@ -208,7 +208,6 @@ fn failed(error: LogError) -> CaptureError {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::collections::BTreeMap;
 

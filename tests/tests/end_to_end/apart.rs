@@ -105,7 +105,7 @@ async fn a_sink_frozen_across_a_column_dropped_and_added_again_harms_nothing() {
 async fn another_instance_ends_the_alter_of_a_killed_decider() {
     let mut world = world("apart_decider", SOME, &["t"]).await;
     let _source = world.pipeline.source("source");
-    let mut sinks = vec![world.pipeline.sink("sink1"), world.pipeline.sink("sink2")];
+    let mut sinks = [world.pipeline.sink("sink1"), world.pipeline.sink("sink2")];
     world.pipeline.caught_up();
     world
         .target

@@ -173,7 +173,7 @@ impl Groups {
             return Err(Halt::Stand { tables, ddl: Some(query.printed(&self.server.charsets)), message });
         };
         if !again {
-            self.judge_prepared(&transaction, query)?;
+            self.judge_prepared(transaction, query)?;
         }
         let xid = transaction.xid.clone();
         if let Some(Transaction { rows, .. }) = self.prepared.take(&xid) {
