@@ -4,10 +4,7 @@ use std::fmt::Write;
 
 use schemas::{
     event::SchemaEvent,
-    order::{
-        self,
-        ledger::{Approval, Hold, Ledger, LedgerChange, Outcome},
-    },
+    order::ledger::{Approval, Hold, Ledger, LedgerChange},
     table::TableId,
 };
 use serde_json::{Value as Json, json};
@@ -138,28 +135,6 @@ pub async fn approve<T: Target>(target: &T, table: &TableId, approval: Approval,
         }
         None => return Err(SinkError::Refused(format!("{table} is not held: there is nothing to approve or keep"))),
     }
-    session.unlock().await
-}
-
-/// Records that the statement at which the table stops the sink had no effect on it: the target table stays as it is, and rows of
-/// the next version go on into it.
-///
-/// # Errors
-///
-/// [`SinkError::Refused`] where the table stops nothing.
-pub async fn accept<T: Target>(target: &T, events: &[SchemaEvent], table: &TableId, by: &str) -> Result<(), SinkError> {
-    let mut session = target.session().await?;
-    session.lock().await?;
-    let ledger = session.ledger().await?;
-    let stopped =
-        ledger.outcomes.iter().find(|((_, t), outcome)| t == table && **outcome == Outcome::Stopped).map(|((epoch, _), _)| *epoch);
-    let part = stopped.and_then(|epoch| events.iter().find(|e| e.epoch == Some(epoch))).and_then(|event| event.table(table));
-    let (Some(epoch), Some(part), Some((_, shape))) = (stopped, part, session.expected(table).await?) else {
-        return Err(SinkError::Refused(format!("{table} stops nothing on this sink at a change: there is nothing to accept")));
-    };
-    let mut changes = order::sink::accept(&ledger, epoch, table, by);
-    changes.push(LedgerChange::Shape { table: table.clone(), version: part.version, target: shape });
-    session.record(&changes).await?;
     session.unlock().await
 }
 

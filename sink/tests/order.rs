@@ -250,31 +250,6 @@ async fn a_stop_ends_the_process_behind_what_came_before_and_a_reload_leads_on()
 }
 
 #[tokio::test]
-async fn a_stopped_statement_without_effect_is_accepted() {
-    use schemas::change::SchemaChange;
-    let mut source = Source::new(&directory("accept"), 2);
-    source.initial(vec![orders("orders")]);
-    let target = FakeTarget::default();
-    source.put("orders", 1, &[("n", n(1))]);
-    let table = source.tables["orders"].table.clone();
-    source.ddl("FROBNICATE orders", vec![(table, vec![SchemaChange::Unknown { why: "FROBNICATE".into() }])]);
-    source.put("orders", 2, &[("n", n(2))]);
-    let id = source.id("orders");
-    let Ended::Stopped { message } = start(&source, &target, config(1)).ended().await.unwrap() else { panic!("no stop") };
-    assert!(message.contains("accept the statement"), "{message}");
-    let reader = LocalConsumer::reader(source.log.clone(), "shop", "warehouse");
-    let topics = sink::status::gather::Topics::read(&reader).await.unwrap();
-    sink::review::accept(&target, &topics.events, &id, "ann").await.unwrap();
-    let running = start(&source, &target, config(1));
-    until("the rest", &target, |t| caught_up(&source, t)).await;
-    assert_same(&source, &target, "orders");
-    assert_eq!(fake::outcome(&target, 2, &id), Some(Outcome::Accepted));
-    let again = sink::review::accept(&target, &topics.events, &id, "ann").await;
-    assert!(matches!(again, Err(SinkError::Refused(_))), "{again:?}");
-    running.end().await.unwrap();
-}
-
-#[tokio::test]
 async fn on_stop_wait_goes_on_when_the_ledger_does() {
     let mut source = Source::new(&directory("wait"), 1);
     source.initial(vec![orders("orders")]);

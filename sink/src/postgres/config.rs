@@ -1,24 +1,15 @@
 //! Where the target is: the sink's checked configuration → a connection's settings and its TLS.
 
-use std::{fs::File, io::BufReader, path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use runtime::config::{Sink, Tls, TlsMode};
-use rustls::{
-    ClientConfig, RootCertStore,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+use runtime::{
+    config::{Sink, Tls, TlsMode},
+    tls::client_config,
 };
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::SinkError;
-
-/// Certificates of public authorities, where the system keeps them.
-const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// What a session of ours must never inherit from the settings of the server, the database or the role. The last ones are for
 /// statements that reach rows by their keys: they are planned once, and a key's pages are taken for cached.
@@ -31,9 +22,12 @@ const OPTIONS: &str = "-c standard_conforming_strings=on -c TimeZone=UTC -c Date
 #[derive(Clone)]
 pub struct Settings {
     pub client: tokio_postgres::Config,
-    pub tls: MakeRustlsConnect,
+    /// None: in the clear.
+    pub tls: Option<MakeRustlsConnect>,
     /// `host:port/database`, for messages.
     pub server: String,
+    /// Where the configuration has them: `sinks.warehouse`.
+    pub place: String,
 }
 
 impl Settings {
@@ -61,8 +55,9 @@ impl Settings {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        let config = tls_config(&tls).map_err(|problem| SinkError::Refused(format!("sinks.{}.tls: {problem}", sink.name)))?;
-        Ok(Settings { client, tls: MakeRustlsConnect::new(config), server: format!("{}:{port}/{database}", url.host) })
+        let place = format!("sinks.{}", sink.name);
+        let tls = client_config(&tls).map_err(|problem| SinkError::Refused(format!("{place}.tls: {problem}")))?;
+        Ok(Settings { client, tls: tls.map(MakeRustlsConnect::new), server: format!("{}:{port}/{database}", url.host), place })
     }
 }
 
@@ -100,119 +95,4 @@ fn parameter(sink: &Sink, client: &mut tokio_postgres::Config, tls: &mut Tls, na
         }
     }
     Ok(())
-}
-
-fn tls_config(tls: &Tls) -> Result<ClientConfig, String> {
-    let provider = Arc::new(ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = match tls.mode {
-        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(provider.clone())),
-        TlsMode::VerifyCa => Arc::new(AnyName { inner: web_pki(tls, &provider)?, provider: provider.clone() }),
-        TlsMode::VerifyFull => web_pki(tls, &provider)?,
-    };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    match (&tls.certificate, &tls.key) {
-        (None, None) => Ok(builder.with_no_client_auth()),
-        (Some(certificate), Some(key)) => {
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|e| format!("key {}: {e}", key.display()))?;
-            builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|e| format!("certificate and key: {e}"))
-        }
-        (Some(_), None) => Err("certificate is set but key is not; set both".into()),
-        (None, Some(_)) => Err("key is set but certificate is not; set both".into()),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    CertificateDer::pem_reader_iter(BufReader::new(file)).collect::<Result<_, _>>().map_err(|e| format!("{}: {e}", path.display()))
-}
-
-fn web_pki(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
-    let path = match &tls.ca {
-        Some(path) => path.as_path(),
-        None => SYSTEM_ROOTS.iter().map(Path::new).find(|p| p.exists()).ok_or("the system has no list of authorities: set ca")?,
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(path)?);
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .map_err(|e| format!("ca {}: {e}", path.display()))
-}
-
-/// Takes any server: encryption without proof of who it is, as `sslmode=require` promises.
-#[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
-
-/// Takes any name, if the certificate comes from a known authority: `sslmode=verify-ca`.
-#[derive(Debug)]
-struct AnyName {
-    inner: Arc<WebPkiServerVerifier>,
-    provider: Arc<CryptoProvider>,
-}
-
-macro_rules! signatures {
-    (|$this:ident| $provider:expr) => {
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            let $this = self;
-            verify_tls12_signature(message, certificate, signature, &$provider.signature_verification_algorithms)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &rustls::DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            let $this = self;
-            verify_tls13_signature(message, certificate, signature, &$provider.signature_verification_algorithms)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-            let $this = self;
-            $provider.signature_verification_algorithms.supported_schemes()
-        }
-    };
-}
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    signatures!(|this| this.0);
-}
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.inner.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            Err(rustls::Error::InvalidCertificate(
-                rustls::CertificateError::NotValidForName | rustls::CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    signatures!(|this| this.provider);
 }

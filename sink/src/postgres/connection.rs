@@ -6,8 +6,14 @@ use std::{
 };
 
 use futures_util::future;
+use runtime::tls;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::{
+    Client, Config, Error, NoTls, Row, Socket, Statement,
+    error::SqlState,
+    tls::{MakeTlsConnect, TlsConnect},
+    types::ToSql,
+};
 
 use super::config::Settings;
 use crate::error::SinkError;
@@ -22,6 +28,21 @@ pub struct Connection {
     prepared: Mutex<HashMap<String, Statement>>,
 }
 
+/// A client, and the task that moves its bytes.
+async fn driven<T>(config: &Config, tls: T) -> Result<(Client, JoinHandle<()>), Error>
+where
+    T: MakeTlsConnect<Socket, Stream: Send + 'static>,
+    T::TlsConnect: TlsConnect<Socket, Future: Send>,
+{
+    let (client, connection) = config.connect(tls).await?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection to the target ended");
+        }
+    });
+    Ok((client, driver))
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         // The socket goes at once, not when a statement of ours answers.
@@ -32,13 +53,11 @@ impl Drop for Connection {
 impl Connection {
     pub async fn open(settings: &Settings) -> Result<Connection, SinkError> {
         let server = settings.server.clone();
-        let (client, connection) =
-            settings.client.connect(settings.tls.clone()).await.map_err(|e| sorted(&e, &server, "connect to the target"))?;
-        let driver = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection to the target ended");
-            }
-        });
+        let connected = match &settings.tls {
+            Some(tls) => driven(&settings.client, tls.clone()).await,
+            None => driven(&settings.client, NoTls).await,
+        };
+        let (client, driver) = connected.map_err(|e| unconnected(&e, settings))?;
         let connection = Connection { client, server, driver, prepared: Mutex::default() };
         let encoding = connection.one_text("SHOW server_encoding").await?;
         if encoding != "UTF8" {
@@ -118,12 +137,24 @@ impl Connection {
     }
 }
 
+/// What to do about a connection that did not come about.
+fn unconnected(error: &Error, settings: &Settings) -> SinkError {
+    let doing = "connect to the target";
+    let Some(problem) = tls::problem(error) else { return sorted(error, &settings.server, doing) };
+    let failed = format!("{doing}: {}: TLS fails ({problem})", settings.server);
+    match tls::remedy(problem, &settings.place) {
+        Some(remedy) => SinkError::Refused(format!("{failed}; {remedy}")),
+        None => SinkError::Transient(failed),
+    }
+}
+
 /// Sorts an error of the server or of the connection by what must be done. The server's `detail` is left out: it quotes rows.
 pub fn sorted(error: &tokio_postgres::Error, server: &str, doing: &str) -> SinkError {
     let Some(db) = error.as_db_error() else {
         let message = format!("{doing}: {server}: {}", with_causes(error));
         // Settings that cannot work, as against a server that does not answer.
-        let lasting = message.contains("password missing") || message.contains("invalid configuration") || message.contains("TLS");
+        let never = ["password missing", "invalid configuration", "server does not support TLS"];
+        let lasting = never.iter().any(|words| message.contains(words));
         return if lasting { SinkError::Refused(message) } else { SinkError::Transient(message) };
     };
     let mut message = format!("{doing}: {server}: {}", db.message());
@@ -187,4 +218,44 @@ fn class(code: &SqlState) -> Class {
 /// Whether a statement waited for a lock in vain: 55P03 by `lock_timeout`, 40P01 a deadlock.
 pub fn lock_not_had(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::config::{Tls, TlsMode};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tokio_postgres_rustls::MakeRustlsConnect;
+
+    use super::*;
+
+    /// What becomes of a connection with TLS to a server that gives this answer to the wish for it, and closes.
+    async fn opened(answer: &'static [u8]) -> SinkError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            stream.read_exact(&mut [0; 8]).await.expect("the wish for TLS");
+            stream.write_all(answer).await.expect("the client reads");
+        });
+        let tls = tls::client_config(&Tls { mode: TlsMode::Require, ..Tls::default() }).expect("a configuration");
+        let mut client = Config::new();
+        client.host("127.0.0.1").port(port).user("loader").ssl_mode(tokio_postgres::config::SslMode::Require);
+        let settings = Settings { client, tls: tls.map(MakeRustlsConnect::new), server: "here".into(), place: "sinks.warehouse".into() };
+        Connection::open(&settings).await.err().expect("no connection")
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_is_cut_is_tried_again() {
+        let error = opened(b"S").await;
+        assert!(matches!(&error, SinkError::Transient(message) if message.starts_with("connect to the target: here: ")), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_tls_is_not_asked_again() {
+        let error = opened(b"N").await;
+        assert!(matches!(&error, SinkError::Refused(message) if message.contains("server does not support TLS")), "{error:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Connections to the source server: TLS, logins, sockets, and what becomes of them when the server or the network goes away.
+//! Connections to the servers of both sides: TLS, logins, sockets, and what becomes of them when a server or the network goes away.
 
 use std::{
     path::{Path, PathBuf},
@@ -334,4 +334,107 @@ async fn mysql_behind_a_network_that_is_cut_and_loses_its_connections_is_waited_
         ],
     )
     .await;
+}
+
+/// Every way of TLS to the target, by the configuration and by the address; then a whole sink whose every connection shows its
+/// certificate, over a restart.
+#[tokio::test]
+async fn postgres_is_reached_by_tls_in_every_mode() {
+    let name = "tls_postgres";
+    let folder = certificates(name);
+    // The server reads its key as its own user, and wants it to be nobody else's.
+    let owned = Command::new("bash")
+        .args(["-c", "chmod 600 server.key; [ $(id -u) != 0 ] || chown postgres server.key"])
+        .current_dir(&folder)
+        .status();
+    assert!(owned.is_ok_and(|s| s.success()));
+    let file = |name: &str| folder.join(name).display().to_string();
+    let options = format!(
+        "-c ssl=on -c ssl_ca_file={} -c ssl_cert_file={} -c ssl_key_file={}",
+        file("ca.pem"),
+        file("server.pem"),
+        file("server.key")
+    );
+    let server = Service::postgres(name, 5).with("POSTGRES_OPTIONS", &options);
+    server.start();
+    let mut world =
+        World::with(name, SETUP, &TABLES, Options { target_url: Some(server.url()), sink: KEYLESS, ..Options::default() }).await;
+    for user in ["secret", "shown"] {
+        world.target.run(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'")).await;
+    }
+    let hba = world.target.value("SHOW hba_file").await.unwrap();
+    let rules = "hostssl all shown 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n\
+                 hostssl all secret 127.0.0.1/32 scram-sha-256\n\
+                 host all postgres 127.0.0.1/32 scram-sha-256\n";
+    std::fs::write(&hba, rules).unwrap();
+    world.target.run("SELECT pg_reload_conf()").await;
+
+    let here = format!("127.0.0.1:{}/{name}", port(server.url().trim_end_matches("/postgres")));
+    let by_name = here.replace("127.0.0.1", "localhost");
+    let postgres = |address: &str| format!("postgres://postgres:test@{address}");
+    let connect_by = |address: &str, mode: &str, files: &[(&str, &str)]| {
+        let files: String = files.iter().map(|(key, name)| format!(", {key}: {}", file(name))).collect();
+        world.configure(&Options { sink: &format!("{KEYLESS}    tls: {{ mode: {mode}{files} }}\n"), ..Options::default() });
+        let yaml = std::fs::read_to_string(&world.pipeline.config).unwrap();
+        world.pipeline.reconfigure(&yaml.replace(&world.target_url, address));
+    };
+    let accepted = |address: &str, mode: &str, files: &[(&str, &str)]| {
+        connect_by(address, mode, files);
+        let output = world.pipeline.command(&["check"], &[]);
+        assert_eq!(output.status.code(), Some(0), "{address} {mode} {files:?}: {}", text(&output));
+    };
+    let not_accepted = |address: &str, mode: &str, files: &[(&str, &str)], words: &[&str]| {
+        connect_by(address, mode, files);
+        refused(&world.pipeline, 1, words);
+    };
+    let ca = ("ca", "ca.pem");
+
+    accepted(&postgres(&here), "verify-full", &[ca]);
+    let wrong_name = ["certificate not valid for name \"localhost\"", "sinks.target.url a name", "sinks.target.tls.mode: verify-ca"];
+    not_accepted(&postgres(&by_name), "verify-full", &[ca], &wrong_name);
+    accepted(&postgres(&by_name), "verify-ca", &[ca]);
+    for mode in ["verify-ca", "verify-full"] {
+        not_accepted(&postgres(&here), mode, &[("ca", "other.pem")], &["TLS fails", "sinks.target.tls.ca"]);
+        not_accepted(&postgres(&here), mode, &[], &["UnknownIssuer", "sinks.target.tls.ca"]);
+    }
+    for mode in ["require", "prefer", "disable"] {
+        accepted(&postgres(&here), mode, &[]);
+    }
+    not_accepted(&postgres(&here), "verify-full", &[("ca", "none.pem")], &["sinks.target.tls: ", "none.pem"]);
+    // As libpq says it, which goes before `tls`.
+    accepted(&format!("{}?sslmode=verify-full&sslrootcert={}", postgres(&here), file("ca.pem")), "disable", &[]);
+    not_accepted(&format!("{}?sslmode=verify-full&sslrootcert={}", postgres(&here), file("other.pem")), "disable", &[], &["TLS fails"]);
+
+    // What the server asks of the role.
+    let secret = format!("postgres://secret:s3cret@{here}");
+    not_accepted(&secret, "disable", &[], &["no pg_hba.conf entry", "user \"secret\"", "no encryption"]);
+    accepted(&secret, "prefer", &[]);
+    let shown = format!("postgres://shown:s3cret@{here}");
+    let client = [ca, ("certificate", "client.pem"), ("key", "client.key")];
+    not_accepted(&shown, "verify-full", &[ca], &["valid client certificate"]);
+    let stranger = [ca, ("certificate", "stranger.pem"), ("key", "stranger.key")];
+    not_accepted(&shown, "verify-full", &stranger, &["sinks.target.tls.certificate"]);
+    accepted(&shown, "verify-full", &client);
+
+    // Copy, stream, DDL and ledger: this role has no connection without its certificate.
+    connect_by(&shown, "verify-full", &client);
+    world.start();
+    world.source.run("INSERT INTO t (v) VALUES ('streamed')").await;
+    world.source.run("ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7").await;
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+
+    // The server goes away and comes back: handshakes that are cut are tried again.
+    server.stop();
+    let address = here.split('/').next().unwrap();
+    eventually("the sink is retrying", PATIENCE, async || {
+        let status = &world.pipeline.status()["sinks"]["target"];
+        status["state"] == "retrying" && status["message"].as_str().is_some_and(|message| message.contains(address))
+    })
+    .await;
+    world.source.run("INSERT INTO t (v) VALUES ('meanwhile')").await;
+    server.start();
+    world.pipeline.caught_up();
+    world.reconnect().await;
+    world.assert_equal().await;
 }

@@ -1,6 +1,8 @@
 //! TLS of one connection: `tls:` of the configuration as settings of the client.
 
 use std::{
+    error::Error,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -59,6 +61,28 @@ pub fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, TlsError> {
         (Some(_), None) | (None, Some(_)) => return Err(TlsError::Refused("certificate and key belong together; give both".into())),
     };
     Ok(Some(config))
+}
+
+/// What TLS itself says of a connection that failed, however deep the client has it.
+pub fn problem<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e RustlsError> {
+    let inner = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref()?.downcast_ref());
+    inner.or_else(|| error.downcast_ref()).or_else(|| problem(error.source()?))
+}
+
+/// What to change in the configuration, of which `place` holds `url` and `tls`; None: another try may do, as the connection was cut.
+pub fn remedy(problem: &RustlsError, place: &str) -> Option<String> {
+    match problem {
+        RustlsError::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
+            Some(format!("give {place}.url a name that the server's certificate has, or set {place}.tls.mode: verify-ca"))
+        }
+        RustlsError::InvalidCertificate(_) => {
+            Some(format!("set {place}.tls.ca to the authority that signed the server's certificate, and look at its dates"))
+        }
+        RustlsError::AlertReceived(_) => {
+            Some(format!("set {place}.tls.certificate and {place}.tls.key to what the server asks of its clients"))
+        }
+        _ => None,
+    }
 }
 
 fn file(path: &Path, error: &impl ToString) -> TlsError {

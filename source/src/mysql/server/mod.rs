@@ -2,11 +2,11 @@
 
 mod facts;
 
-use std::{collections::BTreeMap, error::Error as _, io::ErrorKind, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
 
 use mysql_async::{Conn, DriverError, Error, IoError, ServerError, prelude::Queryable};
-use runtime::config::TlsMode;
-use rustls::{CertificateError, Error as TlsError};
+use runtime::{config::TlsMode, tls};
+use rustls::Error as TlsError;
 use schemas::ddl::mysql::{Context, Days, Zone};
 
 pub use self::facts::Server;
@@ -73,7 +73,7 @@ pub fn failed(config: &Config, doing: &str, error: &Error) -> CaptureError {
     let server = config.server();
     match error {
         Error::Server(error) => refused_by_server(config, doing, error),
-        Error::Io(_) if let Some(problem) = tls_problem(error) => tls_failed(&server, doing, problem),
+        Error::Io(_) if let Some(problem) = tls::problem(error) => tls_failed(&server, doing, problem),
         Error::Io(IoError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => closed(&server, doing),
         Error::Io(error) => CaptureError::Transient(format!(
             "{server}: {doing}: the server cannot be reached ({error}); check that it runs, source.url and the firewall"
@@ -109,30 +109,12 @@ fn no_such_login(config: &Config, plugin: &str) -> CaptureError {
     ))
 }
 
-/// What TLS itself says, however deep the driver has it.
-fn tls_problem(error: &Error) -> Option<&TlsError> {
-    let mut next = error.source();
-    while let Some(error) = next {
-        let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref()?.downcast_ref());
-        if let Some(problem) = inner.or_else(|| error.downcast_ref()) {
-            return Some(problem);
-        }
-        next = error.source();
-    }
-    None
-}
-
 fn tls_failed(server: &str, doing: &str, problem: &TlsError) -> CaptureError {
-    let remedy = match problem {
-        TlsError::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
-            "give source.url a name that the server's certificate has, or set source.tls.mode: verify-ca"
-        }
-        TlsError::InvalidCertificate(_) => "set source.tls.ca to the authority that signed the server's certificate, and look at its dates",
-        TlsError::AlertReceived(_) => "set source.tls.certificate and source.tls.key to what the server asks of its clients",
-        // Cut off, or no TLS at all.
-        _ => return CaptureError::Transient(format!("{server}: {doing}: TLS fails ({problem})")),
-    };
-    CaptureError::Refused(format!("{server}: {doing}: TLS fails ({problem}); {remedy}"))
+    let failed = format!("{server}: {doing}: TLS fails ({problem})");
+    match tls::remedy(problem, "source") {
+        Some(remedy) => CaptureError::Refused(format!("{failed}; {remedy}")),
+        None => CaptureError::Transient(failed),
+    }
 }
 
 fn refused_by_server(config: &Config, doing: &str, error: &ServerError) -> CaptureError {
