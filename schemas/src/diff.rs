@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::{
     change::SchemaChange,
     classify::type_change,
-    native::{Native, mysql},
+    native::Native,
     table::{Column, ColumnId, RowKey, Table},
 };
 
@@ -32,7 +32,7 @@ pub fn diff(before: &Table, after: &Table) -> Vec<SchemaChange> {
     }
     for new in &after.columns {
         if let Some(old) = before.by_id(new.id) {
-            column_changes(old, new, before.in_key(new.id) || after.in_key(new.id), &mut changes);
+            changes.extend(column_changes(old, new, before.in_key(new.id) || after.in_key(new.id)));
         }
     }
     let moved = moved(before, after);
@@ -46,7 +46,8 @@ pub fn diff(before: &Table, after: &Table) -> Vec<SchemaChange> {
 }
 
 /// The changes of one column that is there before and after.
-fn column_changes(old: &Column, new: &Column, in_key: bool, changes: &mut Vec<SchemaChange>) {
+pub(crate) fn column_changes(old: &Column, new: &Column, in_key: bool) -> Vec<SchemaChange> {
+    let mut changes = Vec::new();
     let (before, after) = (|| old.clone(), || new.clone());
     if old.name != new.name {
         changes.push(SchemaChange::RenameColumn { from: old.name.clone(), column: after(), in_key });
@@ -54,7 +55,7 @@ fn column_changes(old: &Column, new: &Column, in_key: bool, changes: &mut Vec<Sc
     if let Some(kind) = type_change(old, new, in_key) {
         changes.push(SchemaChange::ChangeType { kind, before: before(), after: after(), in_key });
     }
-    text_changes(old, new, changes);
+    text_changes(old, new, &mut changes);
     match (old.nullable, new.nullable) {
         (true, false) => changes.push(SchemaChange::SetNotNull { column: after() }),
         (false, true) => changes.push(SchemaChange::DropNotNull { column: after() }),
@@ -72,71 +73,25 @@ fn column_changes(old: &Column, new: &Column, in_key: bool, changes: &mut Vec<Sc
     if old.generated != new.generated {
         changes.push(SchemaChange::ChangeGenerated { before: before(), after: after() });
     }
+    changes
 }
 
 /// Character set, collation and compression: properties of a declaration that are no part of its type.
 fn text_changes(old: &Column, new: &Column, changes: &mut Vec<SchemaChange>) {
+    let (Native::MySql(before), Native::MySql(after)) = (&old.native, &new.native) else { return };
     let column = || Some(old.name.clone());
-    if let (Some(from), Some(to)) = (charset(&old.native), charset(&new.native)) {
+    if let (Some(from), Some(to)) = (before.charset(), after.charset()) {
         if from.charset != to.charset {
             changes.push(SchemaChange::ChangeCharset { column: column(), from: from.charset.clone(), to: to.charset.clone() });
-        } else if from.collation != to.collation {
+        }
+        if from.collation != to.collation {
             changes.push(SchemaChange::ChangeCollation { column: column(), from: from.collation.clone(), to: to.collation.clone() });
         }
     }
-    match (compressed(&old.native), compressed(&new.native)) {
-        (false, true) => changes.push(SchemaChange::ChangeStorage { column: column(), what: "it is compressed from now on".into() }),
-        (true, false) => changes.push(SchemaChange::ChangeStorage { column: column(), what: "it is no longer compressed".into() }),
-        (true, true) | (false, false) => {}
+    if before.compressed() != after.compressed() {
+        let what = if after.compressed() { "it is compressed from now on" } else { "it is no longer compressed" };
+        changes.push(SchemaChange::ChangeStorage { column: column(), what: what.into() });
     }
-}
-
-fn charset(native: &Native) -> Option<&mysql::Charset> {
-    use mysql::Native as N;
-    match native {
-        Native::MySql(
-            N::Char { charset, .. }
-            | N::VarChar { charset, .. }
-            | N::Text { charset, .. }
-            | N::Enum { charset, .. }
-            | N::Set { charset, .. },
-        ) => Some(charset),
-        Native::MySql(
-            N::Integer { .. }
-            | N::Decimal { .. }
-            | N::Float { .. }
-            | N::Double { .. }
-            | N::Bit { .. }
-            | N::Year
-            | N::Date
-            | N::Time { .. }
-            | N::DateTime { .. }
-            | N::Timestamp { .. }
-            | N::Binary { .. }
-            | N::VarBinary { .. }
-            | N::Blob { .. }
-            | N::Json
-            | N::Geometry { .. }
-            | N::Uuid
-            | N::Inet4
-            | N::Inet6
-            | N::Vector { .. },
-        )
-        | Native::Postgres(_) => None,
-    }
-}
-
-fn compressed(native: &Native) -> bool {
-    use mysql::Native as N;
-    matches!(
-        native,
-        Native::MySql(
-            N::VarChar { compressed: true, .. }
-                | N::Text { compressed: true, .. }
-                | N::VarBinary { compressed: true, .. }
-                | N::Blob { compressed: true, .. }
-        )
-    )
 }
 
 /// The fewest columns that must move for the columns of both shapes to stand in the new order: those outside a longest run

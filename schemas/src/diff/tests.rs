@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     change::Kind,
-    native::postgres,
+    native::{mysql, postgres},
     table::{Default, TableId, UniqueIndex},
     value::Value,
 };
@@ -68,7 +68,15 @@ fn every_property_of_a_column_is_a_change_of_its_own() {
     let changes = diff(&table(vec![int(0, "id").not_null(), old]), &table(vec![int(0, "id").not_null(), new]));
     assert_eq!(
         kinds(&changes),
-        [Kind::RenameColumn, Kind::Lengthen, Kind::ChangeCharset, Kind::SetNotNull, Kind::ChangeDefault, Kind::ChangeComment]
+        [
+            Kind::RenameColumn,
+            Kind::Lengthen,
+            Kind::ChangeCharset,
+            Kind::ChangeCollation,
+            Kind::SetNotNull,
+            Kind::ChangeDefault,
+            Kind::ChangeComment
+        ]
     );
 }
 

@@ -161,10 +161,14 @@ impl Native {
         }
     }
 
-    /// The collation that values are sorted by; None where it is their type alone.
-    pub fn collation(&self) -> Option<&str> {
+    /// Of values, or of the labels.
+    pub fn charset(&self) -> Option<&Charset> {
         match self {
-            Native::Char { charset, .. } | Native::VarChar { charset, .. } | Native::Text { charset, .. } => Some(&charset.collation),
+            Native::Char { charset, .. }
+            | Native::VarChar { charset, .. }
+            | Native::Text { charset, .. }
+            | Native::Enum { charset, .. }
+            | Native::Set { charset, .. } => Some(charset),
             Native::Integer { .. }
             | Native::Decimal { .. }
             | Native::Float { .. }
@@ -178,6 +182,42 @@ impl Native {
             | Native::Binary { .. }
             | Native::VarBinary { .. }
             | Native::Blob { .. }
+            | Native::Json
+            | Native::Geometry { .. }
+            | Native::Uuid
+            | Native::Inet4
+            | Native::Inet6
+            | Native::Vector { .. } => None,
+        }
+    }
+
+    /// The collation that values are sorted by; None where it is their type alone.
+    pub fn collation(&self) -> Option<&str> {
+        if matches!(self, Native::Enum { .. } | Native::Set { .. }) {
+            return None;
+        }
+        self.charset().map(|charset| charset.collation.as_str())
+    }
+
+    /// Whether MariaDB keeps the column's values compressed.
+    pub fn compressed(&self) -> bool {
+        match self {
+            Native::VarChar { compressed, .. }
+            | Native::Text { compressed, .. }
+            | Native::VarBinary { compressed, .. }
+            | Native::Blob { compressed, .. } => *compressed,
+            Native::Integer { .. }
+            | Native::Decimal { .. }
+            | Native::Float { .. }
+            | Native::Double { .. }
+            | Native::Bit { .. }
+            | Native::Year
+            | Native::Date
+            | Native::Time { .. }
+            | Native::DateTime { .. }
+            | Native::Timestamp { .. }
+            | Native::Char { .. }
+            | Native::Binary { .. }
             | Native::Enum { .. }
             | Native::Set { .. }
             | Native::Json
@@ -185,7 +225,7 @@ impl Native {
             | Native::Uuid
             | Native::Inet4
             | Native::Inet6
-            | Native::Vector { .. } => None,
+            | Native::Vector { .. } => false,
         }
     }
 

@@ -191,16 +191,6 @@ pub fn hold_at_row(table: &TableId, epoch: Epoch, reason: &str) -> Vec<LedgerCha
     vec![LedgerChange::Hold { table: table.clone(), hold, reason: reason.to_owned(), proposed: Vec::new() }]
 }
 
-/// What to record where a person accepts that a stopped change had no effect. The driver adds [`LedgerChange::Shape`]. Empty:
-/// the change is not stopped.
-pub fn accept(ledger: &Ledger, epoch: Epoch, table: &TableId, by: &str) -> Vec<LedgerChange> {
-    if ledger.outcome(epoch, table) != Some(Outcome::Stopped) {
-        return Vec::new();
-    }
-    let what = format!("accepted that epoch {epoch} has no effect on {table}");
-    vec![outcome(epoch, table, Outcome::Accepted, ""), LedgerChange::Audit { what, by: by.to_owned() }]
-}
-
 fn outcome(epoch: Epoch, table: &TableId, outcome: Outcome, reason: &str) -> LedgerChange {
     LedgerChange::Outcome { epoch, table: table.clone(), outcome, reason: reason.to_owned(), target_ddl: Vec::new() }
 }

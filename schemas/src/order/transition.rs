@@ -162,9 +162,9 @@ fn may_become(before: Outcome, after: Outcome) -> bool {
     use Outcome::{Accepted, Applied, Approved, Held, Kept, NothingToApply, Pending, Queued, Reloaded, Retired, Stopped, Superseded};
     match before {
         Pending => true,
-        Held => matches!(after, Held | Approved | Kept | Accepted | Superseded),
+        Held => matches!(after, Held | Approved | Kept | Superseded),
         Queued => matches!(after, Queued | Applied | NothingToApply | Held | Superseded),
-        Stopped => matches!(after, Stopped | Accepted | Superseded),
+        Stopped => matches!(after, Stopped | Superseded),
         Applied | NothingToApply | Approved | Kept | Reloaded | Superseded | Retired | Accepted => false,
     }
 }

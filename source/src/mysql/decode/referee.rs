@@ -2,10 +2,7 @@
 
 use schemas::{
     charset::Charsets,
-    native::{
-        Native,
-        mysql::{Charset, Native as MySql},
-    },
+    native::{Native, mysql::Native as MySql},
     table::{Column, Table},
 };
 
@@ -64,7 +61,7 @@ impl Referee<'_> {
 
     fn collation(&self, found: &MapColumn, native: &MySql) -> Result<(), String> {
         let Some(id) = found.collation else { return Ok(()) };
-        match charset(native) {
+        match native.charset() {
             None if matches!(native, MySql::Enum { .. } | MySql::Set { .. }) => Ok(()),
             None if id == BINARY => Ok(()),
             None => Err(format!("the log has text (collation {id})")),
@@ -97,35 +94,6 @@ fn judge_key(found: &[(usize, u64)], table: &Table) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("the log has the row key ({}), ({}) was expected", found.join(", "), expected.join(", ")))
-    }
-}
-
-fn charset(native: &MySql) -> Option<&Charset> {
-    match native {
-        MySql::Char { charset, .. }
-        | MySql::VarChar { charset, .. }
-        | MySql::Text { charset, .. }
-        | MySql::Enum { charset, .. }
-        | MySql::Set { charset, .. } => Some(charset),
-        MySql::Integer { .. }
-        | MySql::Decimal { .. }
-        | MySql::Float { .. }
-        | MySql::Double { .. }
-        | MySql::Bit { .. }
-        | MySql::Year
-        | MySql::Date
-        | MySql::Time { .. }
-        | MySql::DateTime { .. }
-        | MySql::Timestamp { .. }
-        | MySql::Binary { .. }
-        | MySql::VarBinary { .. }
-        | MySql::Blob { .. }
-        | MySql::Json
-        | MySql::Geometry { .. }
-        | MySql::Uuid
-        | MySql::Inet4
-        | MySql::Inet6
-        | MySql::Vector { .. } => None,
     }
 }
 

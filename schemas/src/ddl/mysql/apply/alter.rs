@@ -12,12 +12,11 @@ use super::{
     },
     Known,
     draft::{has_index, mysql, position_of, same_name, timestamp_defaults},
-    lookup,
-    property::differences,
-    resolve as resolve_name,
+    lookup, resolve as resolve_name,
 };
 use crate::{
     change::{Fill, SchemaChange},
+    diff::column_changes,
     native::{Native, mysql as types},
     table::{Column, ColumnId, Default, Table},
 };
@@ -309,7 +308,7 @@ impl Work<'_> {
             match (self.before.by_id(id), self.after.by_id(id)) {
                 (None, Some(column)) => changes.push(SchemaChange::AddColumn { column: column.clone(), fill: fill(column)? }),
                 (Some(column), None) => changes.push(SchemaChange::DropColumn { column: column.clone(), in_key: self.before.in_key(id) }),
-                (Some(before), Some(after)) => changes.extend(differences(before, after, self.before.in_key(id))?),
+                (Some(before), Some(after)) => changes.extend(column_changes(before, after, self.before.in_key(id))),
                 (None, None) => {}
             }
         }

@@ -4,7 +4,6 @@ mod alter;
 mod create;
 mod draft;
 mod index;
-mod property;
 
 use std::collections::BTreeMap;
 
