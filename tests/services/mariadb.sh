@@ -18,12 +18,14 @@ PLUGINS=$SERVICES/mariadb-plugins
 program() { if [ -n "$ROOT" ]; then foreign "$ROOT" "/usr/$1"; else echo "${1##*/}"; fi; }
 # shellcheck disable=SC2046 # words
 client() { $(program bin/mariadb) --no-defaults -S "$SOCKET" -uroot "$@"; }
-COMMON=(--no-defaults "--user=$(id -un)" "--datadir=$DATA" "--lc-messages-dir=$SHARE" "--character-sets-dir=$SHARE/charsets")
+# A server that starts removes what others have in a folder of temporary files that they share.
+TEMPORARY=$HOME_DIR/tmp
+COMMON=(--no-defaults "--user=$(id -un)" "--datadir=$DATA" "--tmpdir=$TEMPORARY" "--lc-messages-dir=$SHARE" "--character-sets-dir=$SHARE/charsets")
 LOGIN=("--plugin-dir=$PLUGINS" --plugin-load-add=auth_ed25519)
 [ -z "$ROOT" ] || { COMMON+=("--basedir=$ROOT/usr" "--plugin-dir=$ROOT/usr/lib/mysql/plugin"); LOGIN=(); }
 
 initialise() {
-  rm -rf "$HOME_DIR"; mkdir -p "$DATA"
+  rm -rf "$HOME_DIR"; mkdir -p "$DATA" "$TEMPORARY"
   local prefix=mysql; [ -f "$SHARE/mysql_system_tables.sql" ] || prefix=mariadb
   # The bootstrap reads one statement a line.
   {

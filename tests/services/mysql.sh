@@ -11,7 +11,9 @@ HOME_DIR=$SERVICES/${MYSQL_NAME:-mysql}
 PID=$HOME_DIR/pid SOCKET=$HOME_DIR/socket LOG=$HOME_DIR/server.log DATA=$HOME_DIR/data
 # shellcheck disable=SC2046 # words
 client() { $(foreign "$ROOT" /usr/bin/mysql) --no-defaults -S "$SOCKET" -uroot "$@"; }
-COMMON=(--no-defaults "--user=$(id -un)" "--basedir=$ROOT/usr" "--datadir=$DATA" "--lc-messages-dir=$ROOT/usr/share/mysql"
+# A server that starts removes what others have in a folder of temporary files that they share.
+TEMPORARY=$HOME_DIR/tmp
+COMMON=(--no-defaults "--user=$(id -un)" "--basedir=$ROOT/usr" "--datadir=$DATA" "--tmpdir=$TEMPORARY" "--lc-messages-dir=$ROOT/usr/share/mysql"
   "--character-sets-dir=$ROOT/usr/share/mysql/charsets" "--plugin-dir=$ROOT/usr/lib/mysql/plugin" --secure-file-priv=NULL --innodb-redo-log-capacity=64M)
 
 users() {
@@ -31,7 +33,7 @@ case ${1:-} in
     port_free "$PORT"
     first=
     if [ ! -f "$HOME_DIR/ready" ]; then
-      first=1; rm -rf "$HOME_DIR"; mkdir -p "$DATA"
+      first=1; rm -rf "$HOME_DIR"; mkdir -p "$DATA" "$TEMPORARY"
       # shellcheck disable=SC2046
       $(foreign "$ROOT" /usr/sbin/mysqld) "${COMMON[@]}" --initialize-insecure > "$HOME_DIR/initialize.log" 2>&1 ||
         { tail -n 20 "$HOME_DIR/initialize.log" >&2; die "could not make the data directory"; }

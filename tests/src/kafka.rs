@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
     time::{Duration, Instant},
 };
@@ -293,7 +293,7 @@ impl Registry {
     pub fn register(&self, subject: &str, schema: &str) -> Result<u32, (u16, String)> {
         let body = serde_json::json!({ "schema": schema }).to_string();
         let path = format!("/subjects/{}/versions", encoded(subject));
-        let (code, answer) = self.try_call("POST", &path, &body).unwrap_or_else(|e| panic!("{subject} at {}: {e}", self.host));
+        let (code, answer) = self.answer("POST", &path, &body);
         if code != 200 {
             return Err((code, answer));
         }
@@ -313,40 +313,49 @@ impl Registry {
         answer["compatibilityLevel"].as_str().expect("a level").to_owned()
     }
 
-    /// Removes a subject with all its versions and its level.
+    /// Removes a subject, if it is there, with all its versions and its level.
     pub fn forget(&self, subject: &str) {
-        self.call("DELETE", &format!("/subjects/{}", encoded(subject)), "");
-        self.call("DELETE", &format!("/subjects/{}?permanent=true", encoded(subject)), "");
-    }
-
-    /// The same where it may not be there.
-    pub fn forget_if_there(&self, subject: &str) {
-        if self.subjects().iter().any(|s| s == subject) {
-            self.forget(subject);
+        for how in ["", "?permanent=true"] {
+            let path = format!("/subjects/{}{how}", encoded(subject));
+            let (code, answer) = self.answer("DELETE", &path, "");
+            assert!(matches!(code, 200 | 404), "DELETE {}{path}: {code} {answer}", self.host);
         }
     }
 
     /// The body of a successful answer.
     fn call(&self, method: &str, path: &str, body: &str) -> String {
-        let (code, answer) = self.try_call(method, path, body).unwrap_or_else(|e| panic!("{method} {}{path}: {e}", self.host));
+        let (code, answer) = self.answer(method, path, body);
         assert!((200..300).contains(&code), "{method} {}{path}: {code} {answer}", self.host);
         answer
     }
 
-    fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    /// The first answer: a busy registry closes connections that it took without one, and every request here may be sent again.
+    fn answer(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let begin = Instant::now();
+        loop {
+            match self.try_answer(method, path, body) {
+                Ok(answer) => return answer,
+                Err(e) => assert!(begin.elapsed() < PATIENCE, "{method} {}{path}: {e}", self.host),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn try_answer(&self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
         let mut stream = TcpStream::connect(&self.host)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        write!(
-            stream,
+        let request = format!(
             "{method} {}{path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/vnd.schemaregistry.v1+json\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             self.host,
             body.len()
-        )?;
+        );
+        stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok()).unwrap_or_default();
+        let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok());
+        let code = code.ok_or_else(|| std::io::Error::new(ErrorKind::UnexpectedEof, format!("no status: {head:?}")))?;
         Ok((code, body.to_owned()))
     }
 }

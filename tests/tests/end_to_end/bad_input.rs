@@ -12,42 +12,17 @@ use std::{
 
 use crate::world::{Options, World};
 use tests::{
-    pipeline::{Pipeline, binary, data, eventually, text},
-    postgres, source,
+    pipeline::{Pipeline, binary, eventually, text},
+    postgres,
+    service::{Service, port},
+    source,
 };
 
-/// A MariaDB server of its own, with other options; stopped when dropped.
-struct OwnServer {
-    name: String,
-    port: u16,
-}
-
-impl OwnServer {
-    fn start(name: &str, port: u16, options: &str) -> OwnServer {
-        let server = OwnServer { name: name.into(), port };
-        assert!(server.script("start", options), "the server of {name} starts");
-        server
-    }
-
-    fn script(&self, verb: &str, options: &str) -> bool {
-        Command::new(data("services/mariadb.sh"))
-            .arg(verb)
-            .env("MARIADB_NAME", &self.name)
-            .env("MARIADB_PORT", self.port.to_string())
-            .env("MARIADB_OPTIONS", options)
-            .status()
-            .is_ok_and(|s| s.success())
-    }
-
-    fn url(&self) -> String {
-        format!("mysql://root:test@127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for OwnServer {
-    fn drop(&mut self) {
-        self.script("stop", "");
-    }
+/// A MariaDB server of its own, with other options.
+fn mariadb(name: &str, slot: u16, options: &str) -> Service {
+    let server = Service::mariadb(name, slot).with("MARIADB_OPTIONS", options);
+    server.start();
+    server
 }
 
 /// `check` and `run` both refuse with this exit code, and name all these.
@@ -72,8 +47,7 @@ async fn servers_that_do_not_answer_or_do_not_let_in_are_named() {
     let good = source::url("mariadb");
     world.pipeline.reconfigure(&yaml.replace(&good, "mysql://root:s3cret@127.0.0.1:1"));
     refused(&world.pipeline, 1, &["127.0.0.1:1", "source"]);
-    let port = good.rsplit(':').next().unwrap();
-    world.pipeline.reconfigure(&yaml.replace(&good, &format!("mysql://root:s3cret@127.0.0.1:{port}")));
+    world.pipeline.reconfigure(&yaml.replace(&good, &format!("mysql://root:s3cret@127.0.0.1:{}", port(&good))));
     refused(&world.pipeline, 1, &["root", "password"]);
     let target = postgres::database_url("no_server");
     world.pipeline.reconfigure(&yaml.replace(&target, &target.replace("postgres:test@", "postgres:s3cret@")));
@@ -114,15 +88,16 @@ async fn a_configuration_is_refused_by_key_and_line() {
 
 #[tokio::test]
 async fn a_log_of_some_databases_only_is_refused() {
-    let server = OwnServer::start("do_db", 23349, "--binlog-do-db=elsewhere");
+    let server = mariadb("do_db", 6, "--binlog-do-db=elsewhere");
     let options = Options { source_url: Some(server.url()), ..Options::default() };
     let world = World::with("do_db", PLAIN, &["t"], options).await;
-    refused(&world.pipeline, 1, &["127.0.0.1:23349", "binlog_do_db is elsewhere", "Take binlog_do_db out of the server's configuration"]);
+    let address = format!("127.0.0.1:{}", port(&server.url()));
+    refused(&world.pipeline, 1, &[&address, "binlog_do_db is elsewhere", "Take binlog_do_db out of the server's configuration"]);
 }
 
 #[tokio::test]
 async fn a_server_without_binlog_is_refused() {
-    let server = OwnServer::start("no_binlog", 23347, "--skip-log-bin");
+    let server = mariadb("no_binlog", 7, "--skip-log-bin");
     let options = Options { source_url: Some(server.url()), ..Options::default() };
     let world = World::with("no_binlog", PLAIN, &["t"], options).await;
     refused(&world.pipeline, 1, &["log_bin"]);
@@ -362,7 +337,7 @@ async fn a_zero_date_mapped_to_text_is_carried_exactly() {
 
 #[tokio::test]
 async fn a_purged_binlog_stops_and_names_the_way_out() {
-    let server = OwnServer::start("purged", 23348, "");
+    let server = mariadb("purged", 8, "");
     let options = Options { source_url: Some(server.url()), ..Options::default() };
     let mut world = World::with("purged", PLAIN, &["t"], options).await;
     world.start();

@@ -65,7 +65,7 @@ async fn readers_see_committed_records_alone() {
 async fn the_registry_keeps_levels_and_forgets_subjects() {
     let registry = Registry::shared();
     let subject = "broker_levels.t-value";
-    registry.forget_if_there(subject);
+    registry.forget(subject);
     registry.register(subject, "\"string\"").expect("registered");
     registry.set_level(subject, "FULL");
     assert_eq!(registry.level(subject), "FULL");
