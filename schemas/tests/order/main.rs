@@ -89,14 +89,3 @@ fn replay() {
     let found = schedule::run(seed, &aims::named(&aim), protections, true);
     assert_eq!(found, None, "seed {seed} of {aim}");
 }
-
-#[test]
-#[ignore = "a survey: the first seed that shows the absence of each protection, for each aim"]
-fn survey() {
-    for protection in Protection::ALL {
-        for aim in aims::NAMES.into_iter().chain(["random"]) {
-            let found = search(&aims::named(aim), Protections::ALL.without(protection), number("INSTAR_SCHEDULES").unwrap_or(3_000));
-            println!("{protection:?} {aim}: {found:.200?}");
-        }
-    }
-}
