@@ -1,8 +1,10 @@
 //! Puts the log's events together to groups: what is published is known to be committed. Pure, but for the file of [`kept::Store`].
 
+mod begin;
 mod kept;
 mod prepared;
 mod statement;
+mod table;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -13,19 +15,19 @@ use std::{
 use schemas::table::{Table, TableId};
 
 use self::{
-    kept::{Kept, Mark, Store},
+    begin::{Group, Identity},
+    kept::{Kept, Store},
     prepared::{Again, Prepared},
+    table::Mapped,
 };
 use super::{
     decode::{
         Malformed,
         cursor::Cursor,
         format,
-        gtid::{MariaDbGtid, MySqlGtid},
+        gtid::MySqlGtid,
         query::Form,
-        referee::Referee,
-        rows::{self, Kind, Rows},
-        table_map::TableMap,
+        rows::{Kind, Rows},
         xid::Prepare,
     },
     event::{Event, IGNORABLE, behind, kind},
@@ -39,34 +41,6 @@ use crate::{engine::Entry, error::CaptureError};
 /// A group up to this many bytes is kept back until its end is known; a larger one is passed on while it is read. Groups that may not
 /// be passed on together have this much memory; what is beyond it is in a file.
 const KEPT_BACK: usize = 8 << 20;
-
-#[derive(Debug, Clone)]
-enum Identity {
-    Anonymous,
-    MySql(MySqlGtid),
-    MariaDb(MariaDbGtid),
-}
-
-#[derive(Debug)]
-struct Group {
-    identity: Identity,
-    transaction: Option<String>,
-    ts_ms: i64,
-    /// BEGIN or XA START was read: the group has an end of its own.
-    begun: bool,
-    xa: bool,
-    /// It was read before, up to its end: only an XA transaction that is still undecided means anything.
-    again: bool,
-    /// Where it begins in its file.
-    begin: u64,
-    rows: Kept,
-    /// Tables with rows in it that are not captured.
-    others: BTreeSet<TableId>,
-    /// Parts of it were passed on before its end.
-    passed_on: bool,
-    /// Names and what was kept there, the oldest first.
-    savepoints: Vec<(String, Mark)>,
-}
 
 /// What is complete.
 #[derive(Debug)]
@@ -83,16 +57,6 @@ struct Decided {
     tables: BTreeSet<TableId>,
     transaction: Option<String>,
     ts_ms: i64,
-}
-
-/// A table as the log writes its rows.
-#[derive(Debug)]
-struct Mapped {
-    /// The TABLE_MAP event's body.
-    body: Vec<u8>,
-    map: Arc<TableMap>,
-    /// The shapes' generation that it was found to agree with.
-    agrees: Option<u64>,
 }
 
 /// The stream's state between two events.
@@ -356,146 +320,10 @@ impl Groups {
         self.ready.push_back(Ready::Entry(Entry::Idle { position: self.position.clone(), ts_ms }));
     }
 
-    /// A group that begins with this event.
-    fn new_group(&mut self, event: &Event, identity: Identity, transaction: Option<String>, ts_ms: i64) -> Result<Group, Halt> {
-        let begin = self.offset.saturating_sub(u64::from(event.size));
-        let again = match &self.again {
-            Some(again) => again.has(&identity, &self.file, begin)?,
-            None => false,
-        };
-        Ok(Group {
-            identity,
-            transaction,
-            ts_ms,
-            begun: false,
-            xa: false,
-            again,
-            begin,
-            rows: Kept::default(),
-            others: BTreeSet::new(),
-            passed_on: false,
-            savepoints: Vec::new(),
-        })
-    }
-
     /// Whether the place that is read was read before.
     fn is_behind_us(&self) -> bool {
         self.again.as_ref().is_some_and(|again| again.has_place(&self.file, self.offset))
             || self.group.as_ref().is_some_and(|group| group.again)
-    }
-
-    fn open(&mut self, group: Group) -> Step {
-        if self.group.is_some() {
-            let message = "a group of the log does not end before the next begins: a part of it could not be read".into();
-            return Err(Halt::Failed(CaptureError::Stop { message }));
-        }
-        self.group = Some(group);
-        Ok(())
-    }
-
-    fn begin_mysql(&mut self, event: &Event, gtid: MySqlGtid) -> Step {
-        let ts_ms = gtid.commit_micros.map_or(i64::from(event.timestamp) * 1000, |micros| (micros / 1000).cast_signed());
-        let anonymous = event.kind == kind::ANONYMOUS_GTID;
-        if !anonymous && gtid.number == 0 {
-            return Err(Malformed::Unreadable { what: "a GTID event", problem: "its transaction has no number".into() }.into());
-        }
-        let mut text = gtid.origin.uuid.clone();
-        if !gtid.origin.tag.is_empty() {
-            text = format!("{text}:{}", gtid.origin.tag);
-        }
-        let transaction = (!anonymous).then(|| format!("{text}:{}", gtid.number));
-        let identity = if anonymous { Identity::Anonymous } else { Identity::MySql(gtid) };
-        let group = self.new_group(event, identity, transaction, ts_ms)?;
-        self.open(group)
-    }
-
-    fn begin_mariadb(&mut self, event: &Event) -> Step {
-        let gtid = MariaDbGtid::read(&event.body, event.server_id)?;
-        let transaction = Some(gtid.gtid.to_string());
-        let mut group = self.new_group(event, Identity::MariaDb(gtid), transaction, i64::from(event.timestamp) * 1000)?;
-        // MariaDB leaves BEGIN out: its GTID event stands for it.
-        group.begun = !gtid.standalone;
-        group.xa = gtid.xa_prepared;
-        self.open(group)
-    }
-
-    fn table_map(&mut self, event: &Event) -> Step {
-        let id = rows::table_id(&event.body)?;
-        let known = self.maps.get(&id).filter(|mapped| mapped.body == event.body);
-        let generation = Some(self.shapes.generation());
-        if known.is_some_and(|mapped| mapped.agrees == generation || !self.shapes.follows(&mapped.map.table)) {
-            return Ok(());
-        }
-        let map = match known {
-            Some(mapped) => Arc::clone(&mapped.map),
-            None => Arc::new(TableMap::read(&event.body, self.server.mariadb)?),
-        };
-        // What is read again is judged when the transaction is committed.
-        let judged = self.shapes.follows(&map.table) && self.group.as_ref().is_none_or(|group| !group.again);
-        if judged {
-            self.judge(&map)?;
-            if self.shapes.named(map.is_full()) {
-                let (table, named) = (map.table.to_string(), map.is_full());
-                tracing::warn!(table, named, "binlog_row_metadata was changed on the source: whether the log names columns");
-            }
-        }
-        self.maps.insert(id, Mapped { body: event.body.clone(), map, agrees: generation.filter(|_| judged) });
-        Ok(())
-    }
-
-    fn judge(&self, map: &TableMap) -> Step {
-        let stand = |message: String| Halt::Stand { tables: vec![map.table.clone()], ddl: None, message };
-        let shape = self.shapes.shape(&map.table).ok_or_else(|| stand(format!("{}: its shape is not known here; reload it", map.table)))?;
-        if self.require_metadata && !map.is_full() {
-            return Err(stand(format!(
-                "{}: the log lacks column names, which source.row_metadata: require asks for; SET GLOBAL binlog_row_metadata = 'FULL' on the source, then reload the table",
-                map.table
-            )));
-        }
-        let referee = Referee { charsets: &self.server.charsets, collations: &self.server.collations };
-        referee.judge(map, shape).map_err(|problem| {
-            stand(format!("{}: the log's metadata does not agree with the tracked shape ({problem}); reload the table", map.table))
-        })
-    }
-
-    fn rows(&mut self, event: &Event, kind: Kind) -> Step {
-        let id = rows::table_id(&event.body)?;
-        let Some(Mapped { map, .. }) = self.maps.get(&id) else {
-            // The dummy that only ends a statement.
-            if id == 0xff_ffff {
-                return Ok(());
-            }
-            return Err(
-                Malformed::Unreadable { what: "a rows event", problem: format!("no TABLE_MAP of table {id} stands before it") }.into()
-            );
-        };
-        let xa = self.group.as_ref().is_some_and(|group| group.xa);
-        if !self.shapes.keeps(&map.table, xa) {
-            if let Some(group) = self.group.as_mut().filter(|group| group.xa) {
-                group.others.insert(map.table.clone());
-            }
-            return Ok(());
-        }
-        let (map, place) = (Arc::clone(map), self.place(event));
-        let Some(group) = self.group.as_mut() else {
-            return Err(Malformed::Unreadable { what: "a rows event", problem: "it stands outside of any group".into() }.into());
-        };
-        if group.again && !group.xa {
-            return Ok(());
-        }
-        let rows = Rows::read(&event.body, kind, map, place)?;
-        if !group.may_pass_on() {
-            return group.rows.push(rows, &mut self.store).map_err(Halt::Failed);
-        }
-        group.rows.push_in_memory(rows, &mut self.store);
-        if group.rows.bytes() > KEPT_BACK {
-            group.passed_on = true;
-            let rows = std::mem::take(&mut group.rows);
-            let (transaction, ts_ms) = (group.transaction.clone(), group.ts_ms);
-            let tables = BTreeSet::from_iter(self.shapes.followed());
-            self.ready.push_back(Ready::Rows(Decided { rows, tables, transaction, ts_ms }));
-        }
-        Ok(())
     }
 
     fn xa_prepare(&mut self, event: &Event) -> Step {
@@ -589,18 +417,5 @@ impl Groups {
         } else {
             self.idle(ts_ms);
         }
-    }
-}
-
-impl Group {
-    /// Whether its rows may be published before its end is read.
-    fn may_pass_on(&self) -> bool {
-        let transactional = match &self.identity {
-            Identity::MariaDb(gtid) => gtid.transactional,
-            // Without GTIDs a transaction may have changed tables of both kinds, and may be rolled back in the log.
-            Identity::Anonymous => false,
-            Identity::MySql(_) => true,
-        };
-        transactional && !self.xa && !self.again && self.savepoints.is_empty()
     }
 }
