@@ -17,6 +17,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::SinkError;
 
+/// A server that has not let us in by then is not there.
+pub const PATIENCE: Duration = Duration::from_secs(8);
+
 /// Certificates of public authorities, where the system keeps them.
 const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -46,7 +49,7 @@ impl Settings {
         let mut client = tokio_postgres::Config::new();
         client.host(&url.host).port(port).user(user).dbname(database);
         client.application_name(format!("instar {}", sink.name));
-        client.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
+        client.connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(30));
         client.tcp_user_timeout(Duration::from_secs(60));
         client.options(OPTIONS);
         if let Some(password) = &url.password {

@@ -9,7 +9,7 @@ use futures_util::future;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSql};
 
-use super::config::Settings;
+use super::config::{PATIENCE, Settings};
 use crate::error::SinkError;
 
 /// An open connection. Dropping it closes it; what it had begun is rolled back by the server.
@@ -32,8 +32,16 @@ impl Drop for Connection {
 impl Connection {
     pub async fn open(settings: &Settings) -> Result<Connection, SinkError> {
         let server = settings.server.clone();
-        let (client, connection) =
-            settings.client.connect(settings.tls.clone()).await.map_err(|e| sorted(&e, &server, "connect to the target"))?;
+        let patience = settings.client.get_connect_timeout().copied().unwrap_or(PATIENCE);
+        // The library's own limit ends with the TCP connection: a server may take that and say nothing.
+        let connecting = tokio::time::timeout(patience, settings.client.connect(settings.tls.clone())).await;
+        let (client, connection) = match connecting {
+            Ok(connected) => connected.map_err(|e| sorted(&e, &server, "connect to the target"))?,
+            Err(_) => {
+                let message = format!("connect to the target: {server}: the server does not answer within {patience:?}");
+                return Err(SinkError::Transient(message));
+            }
+        };
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection to the target ended");
