@@ -53,7 +53,7 @@ impl Desk {
                 let table: Option<TableId> = serde_json::from_value(arguments["table"].clone()).map_err(malformed)?;
                 self.observer()?.history(table.as_ref()).await.map_err(refusal)
             }
-            "review" => self.observer()?.cards().await.map_err(refusal),
+            "review" => self.observer()?.cards(arguments["sink"].as_str()).await.map_err(refusal),
             "wait" => self.wait(&serde_json::from_value(arguments).map_err(malformed)?).await,
             "source" => {
                 let command: Command = serde_json::from_value(arguments).map_err(malformed)?;

@@ -59,7 +59,7 @@ impl Observer {
         for (name, target) in &self.targets {
             let process = match self.live.as_ref().and_then(|live| live.sink(name)) {
                 Some(here) => here,
-                None => self.place.sink_elsewhere(name).await,
+                None => self.place.sink_elsewhere(name).await?,
             };
             let session = sessions.entry(name.clone()).or_default();
             let snapshot = self.place.sink(name, target, session, &topics, process).await;
@@ -92,10 +92,17 @@ impl Observer {
         Ok(history::history(&self.snapshot(&reading), table))
     }
 
-    /// The review cards of every sink.
-    pub async fn cards(&self) -> Result<Json, SinkError> {
+    /// The review cards of one sink, or of every sink; an error where a target cannot be asked what is held.
+    pub async fn cards(&self, sink: Option<&str>) -> Result<Json, SinkError> {
         let reading = self.read().await?;
         let snapshot = self.snapshot(&reading);
-        Ok(self.pipeline.sinks.keys().flat_map(|name| review::cards(&snapshot, name)).collect())
+        let mut cards = Vec::new();
+        for (name, state) in reading.sinks.iter().filter(|(name, _)| sink.is_none_or(|only| only == *name)) {
+            if let Some(why) = &state.unreachable {
+                return Err(SinkError::Transient(format!("sink {name}: its target cannot be asked: {why}")));
+            }
+            cards.extend(review::cards(&snapshot, name));
+        }
+        Ok(Json::Array(cards))
     }
 }

@@ -118,16 +118,14 @@ impl Place {
         }
     }
 
-    /// What the instances of a sink in other processes do.
-    pub async fn sink_elsewhere(&self, sink: &str) -> Liveness {
+    /// What the instances of a sink in other processes do; an error: the brokers cannot be asked.
+    pub async fn sink_elsewhere(&self, sink: &str) -> Result<Liveness, SinkError> {
         match &self.topics {
-            Transport::Nothing | Transport::Local(_) => Liveness::Down,
+            Transport::Nothing | Transport::Local(_) => Ok(Liveness::Down),
             Transport::Kafka(broker) => {
                 let group = kafka::group(&self.prefix, sink);
-                match broker.ask(move |b| b.cluster.members(&group)).await {
-                    Ok(0) | Err(_) => Liveness::Down,
-                    Ok(_) => Liveness::Running,
-                }
+                let members = broker.ask(move |b| b.cluster.members(&group)).await?;
+                Ok(if members == 0 { Liveness::Down } else { Liveness::Running })
             }
         }
     }

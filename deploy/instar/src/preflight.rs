@@ -80,11 +80,9 @@ pub async fn grants(pipeline: &Pipeline) -> Vec<String> {
 /// Looks at the source with its tables, and at each sink for those of them that concern it.
 pub async fn look(pipeline: &Pipeline, concerns: impl Fn(&str, &TableId) -> bool) -> Found {
     let mut found = Found::default();
-    match &pipeline.topics.transport {
-        Transport::Local(_) => {}
-        Transport::Kafka(kafka) => found.problems.extend(KafkaPublisher::preflight(kafka, &pipeline.topics.prefix).await),
-    }
-    let tables = source(pipeline, &mut found).await;
+    // Side by side: each may wait for a server that does not answer.
+    let (tables, of_topics) = tokio::join!(source(pipeline, &mut found), topics(pipeline));
+    found.problems.extend(of_topics);
     for (name, sink) in &pipeline.sinks {
         let tables: Vec<&Table> = tables.iter().filter(|table| concerns(name, &table.id)).collect();
         target(pipeline, sink, &tables, &mut found).await;
@@ -92,6 +90,13 @@ pub async fn look(pipeline: &Pipeline, concerns: impl Fn(&str, &TableId) -> bool
     let mut seen = BTreeSet::new();
     found.problems.retain(|p| seen.insert((p.what.clone(), p.remedy.clone())));
     found
+}
+
+async fn topics(pipeline: &Pipeline) -> Vec<Problem> {
+    match &pipeline.topics.transport {
+        Transport::Local(_) => Vec::new(),
+        Transport::Kafka(kafka) => KafkaPublisher::preflight(kafka, &pipeline.topics.prefix).await,
+    }
 }
 
 /// The source's problems; returns the shapes of the tables that could be read.

@@ -85,16 +85,22 @@ impl Role {
 }
 
 /// What the parts are doing: `source`, and the sinks by name.
-#[derive(Default)]
 struct Parts(BTreeMap<String, watch::Sender<Liveness>>);
 
 const SOURCE: &str = "source";
 
 impl Parts {
-    /// Adds a part whose state is told by `follow` until the part ends.
-    fn add<S: Clone + Send + Sync + 'static>(&mut self, name: &str, mut states: watch::Receiver<S>, liveness: fn(&S) -> Liveness) {
-        let sender = watch::Sender::new(liveness(&states.borrow()));
-        self.0.insert(name.to_owned(), sender.clone());
+    /// Those of a process that has just begun, and will have them once it has looked whether it may.
+    fn beginning(pipeline: &Pipeline, role: &Role) -> Self {
+        let sinks = pipeline.sinks.keys().map(String::as_str).filter(|name| role.has_sink(name));
+        let names = role.has_source().then_some(SOURCE).into_iter().chain(sinks);
+        Self(names.map(|name| (name.to_owned(), watch::Sender::new(Liveness::Running))).collect())
+    }
+
+    /// A part's state is told by `states` until the part ends.
+    fn follow<S: Clone + Send + Sync + 'static>(&self, name: &str, mut states: watch::Receiver<S>, liveness: fn(&S) -> Liveness) {
+        let Some(sender) = self.0.get(name).cloned() else { return };
+        sender.send_replace(liveness(&states.borrow()));
         tokio::spawn(async move {
             while states.changed().await.is_ok() {
                 let now = liveness(&states.borrow_and_update());
@@ -157,25 +163,25 @@ pub async fn run(pipeline: Pipeline, role: Role) -> Result<Exit, Failure> {
     let (_handle, shutdown) = Shutdown::on_signals().map_err(|e| Failure::error(format!("signals: {e}")))?;
     let pipeline = Arc::new(pipeline);
     let (log, place) = open(&pipeline).await?;
+    let live = Arc::new(Parts::beginning(&pipeline, &role));
+    let desk = Arc::new(Desk::new(pipeline.clone(), place.clone(), Some(live.clone())));
+    // Before it is looked at what is wrong, which takes its time with many tables: nobody else can open the log.
+    let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     preflight::before_run(&pipeline, &place, &role).await?;
     let (end, ended) = Shutdown::new();
     let (end_source, source_ended) = watch::channel(false);
     let mut parts = JoinSet::new();
-    let mut live = Parts::default();
     let mut bars = None;
     if role.has_source() {
         let (reporter, source_status) = Reporter::new();
         bars = Some(tokio::spawn(progress::follow(source_status.clone())));
-        live.add(SOURCE, source_status, source_liveness);
+        live.follow(SOURCE, source_status, source_liveness);
         spawn_source(&mut parts, &pipeline, log.as_ref(), &role, reporter, source_ended).await?;
     }
     for name in pipeline.sinks.keys().filter(|name| role.has_sink(name)) {
         let shared = spawn_sink(&mut parts, &pipeline, name, log.as_ref(), &role, ended.clone()).await?;
-        live.add(name, shared.state(), Liveness::clone);
+        live.follow(name, shared.state(), Liveness::clone);
     }
-    let live = Arc::new(live);
-    let desk = Arc::new(Desk::new(pipeline.clone(), place.clone(), Some(live.clone())));
-    let _serving = log.as_ref().map(|log| serve_commands(log, desk.clone())).transpose()?;
     serve_admin(&pipeline, desk, live.watch(), metrics, ended).await?;
 
     let mut together =

@@ -11,6 +11,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::SinkError;
 
+/// A server that has not let us in by then is not there.
+pub const PATIENCE: Duration = Duration::from_secs(8);
+
 /// What a session of ours must never inherit from the settings of the server, the database or the role. The last ones are for
 /// statements that reach rows by their keys: they are planned once, and a key's pages are taken for cached.
 const OPTIONS: &str = "-c standard_conforming_strings=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres \
@@ -40,7 +43,7 @@ impl Settings {
         let mut client = tokio_postgres::Config::new();
         client.host(&url.host).port(port).user(user).dbname(database);
         client.application_name(format!("instar {}", sink.name));
-        client.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
+        client.connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(30));
         client.tcp_user_timeout(Duration::from_secs(60));
         client.options(OPTIONS);
         if let Some(password) = &url.password {

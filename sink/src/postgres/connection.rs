@@ -15,7 +15,7 @@ use tokio_postgres::{
     types::ToSql,
 };
 
-use super::config::Settings;
+use super::config::{PATIENCE, Settings};
 use crate::error::SinkError;
 
 /// An open connection. Dropping it closes it; what it had begun is rolled back by the server.
@@ -53,11 +53,21 @@ impl Drop for Connection {
 impl Connection {
     pub async fn open(settings: &Settings) -> Result<Connection, SinkError> {
         let server = settings.server.clone();
-        let connected = match &settings.tls {
-            Some(tls) => driven(&settings.client, tls.clone()).await,
-            None => driven(&settings.client, NoTls).await,
+        let connecting = async {
+            match &settings.tls {
+                Some(tls) => driven(&settings.client, tls.clone()).await,
+                None => driven(&settings.client, NoTls).await,
+            }
         };
-        let (client, driver) = connected.map_err(|e| unconnected(&e, settings))?;
+        // The library's own limit ends with the TCP connection: a server may take that and say nothing.
+        let patience = settings.client.get_connect_timeout().copied().unwrap_or(PATIENCE);
+        let (client, driver) = match tokio::time::timeout(patience, connecting).await {
+            Ok(connected) => connected.map_err(|e| unconnected(&e, settings))?,
+            Err(_) => {
+                let message = format!("connect to the target: {server}: the server does not answer within {patience:?}");
+                return Err(SinkError::Transient(message));
+            }
+        };
         let connection = Connection { client, server, driver, prepared: Mutex::default() };
         let encoding = connection.one_text("SHOW server_encoding").await?;
         if encoding != "UTF8" {

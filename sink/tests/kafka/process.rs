@@ -75,13 +75,17 @@ impl Pipeline {
     }
 
     async fn until_caught_up(&self) {
+        self.until(Self::caught_up).await;
+    }
+
+    async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let wait = async {
-            while !self.caught_up() {
+            while !condition(self) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
         if timeout(Duration::from_secs(40), wait).await.is_err() {
-            panic!("the end does not come: epoch {}, {:#?}", self.source.epoch, self.target.store().ledger);
+            panic!("it does not come: epoch {}, {:#?}", self.source.epoch, self.target.store().ledger);
         }
     }
 
@@ -122,7 +126,8 @@ async fn rows_around_changes_keep_their_order_on_four_lanes_and_two_instances_th
             instances[at].task.abort();
             instances[at] = pipeline.start(config(2));
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // Never far behind, so that instances go while others are at work.
+        pipeline.until(|p| p.target.store().ledger.decided + 3 >= p.source.epoch).await;
     }
     pipeline.source.put("orders", 99, &[("n", n(1))]);
     pipeline.until_caught_up().await;
@@ -159,7 +164,8 @@ async fn without_a_key_every_row_comes_once_while_lanes_go_from_instance_to_inst
             }
             instances.push(pipeline.start(sink()));
         }
-        tokio::time::sleep(Duration::from_millis(3)).await;
+        let behind = usize::try_from(i).unwrap().saturating_sub(30);
+        pipeline.until(|p| p.target.rows(&p.source.id("orders")).len() >= behind).await;
     }
     pipeline.until_caught_up().await;
     assert_eq!(pipeline.target.rows(&pipeline.source.id("orders")).len(), 400);

@@ -1,6 +1,11 @@
 //! The schema registry, by the REST interface that Confluent's has and others speak too.
 
-use std::{collections::HashMap, error::Error, io, time::Duration};
+use std::{
+    collections::HashMap,
+    error::Error,
+    io,
+    time::{Duration, Instant},
+};
 
 use reqwest::{Client, Method, StatusCode, redirect::Policy};
 use runtime::{
@@ -15,6 +20,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// One request; a wrong password is to be known within ten seconds.
 const REQUEST: Duration = Duration::from_secs(8);
 const MEDIA_TYPE: &str = "application/vnd.schemaregistry.v1+json";
+/// How long one that is busy is asked again whether it is there, and how soon.
+const PATIENCE: Duration = Duration::from_secs(4);
+const AGAIN: Duration = Duration::from_millis(100);
 /// As much of a registry's own words as a message takes, in characters.
 const WORDS: usize = 600;
 
@@ -60,8 +68,22 @@ impl Registry {
         Ok(Self { client, url, auth, ids: HashMap::new() })
     }
 
-    /// Whether the registry is there and has us.
+    /// Whether the registry is there and has us. One that is busy is asked again for a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// `Refused`: it does not let us in, or is none. `Transient`: it does not answer as it should now.
     pub async fn reach(&self) -> Result<(), CaptureError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.reach_once().await {
+                Err(CaptureError::Transient(_)) if Instant::now() < deadline => tokio::time::sleep(AGAIN).await,
+                reached => return reached,
+            }
+        }
+    }
+
+    async fn reach_once(&self) -> Result<(), CaptureError> {
         let answer = self.ask(Method::GET, "config", None).await?;
         if answer.status.is_success() { Ok(()) } else { Err(self.unexpected("its configuration cannot be read", &answer)) }
     }
@@ -167,7 +189,15 @@ impl Registry {
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
         let text = response.text().await.map_err(failed)?;
-        let body = serde_json::from_str(&text).unwrap_or(Json::String(text));
+        let body = match serde_json::from_str(&text) {
+            Ok(body) => body,
+            // Cut short, or of something before the registry that speaks for it.
+            Err(_) if status.is_success() => {
+                let words = words(&Json::String(text));
+                return Err(CaptureError::Transient(format!("registry {}: an answer to {path} that is no JSON: {words}", self.url)));
+            }
+            Err(_) => Json::String(text),
+        };
         Ok(Answer { status, body })
     }
 
@@ -248,7 +278,131 @@ fn is_tls(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread::JoinHandle,
+    };
+
     use super::*;
+
+    /// One that gives these answers, each on a connection of its own, and is gone then. Gives the requests' first lines.
+    fn scripted(answers: Vec<String>) -> (Registry, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let answered = answers.into_iter().map(|answer| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let request = request(&mut stream);
+                stream.write_all(answer.as_bytes()).unwrap();
+                request
+            });
+            answered.collect()
+        });
+        let url = Url {
+            scheme: "http".into(),
+            user: None,
+            password: None,
+            host: "127.0.0.1".into(),
+            port: Some(port),
+            database: None,
+            parameters: std::collections::BTreeMap::new(),
+        };
+        let topics = KafkaTopics {
+            brokers: String::new(),
+            registry: url,
+            partitions: 1,
+            replication: 1,
+            properties: std::collections::BTreeMap::new(),
+            tls: None,
+            sasl: None,
+            registry_auth: RegistryAuth::None,
+            registry_tls: Tls { mode: TlsMode::Disable, ca: None, certificate: None, key: None },
+        };
+        (Registry::new(&topics).unwrap(), server)
+    }
+
+    /// Reads a whole request; its first line.
+    fn request(stream: &mut impl Read) -> String {
+        let mut text = String::new();
+        let whole = |text: &str| {
+            let (head, body) = text.split_once("\r\n\r\n")?;
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+            (body.len() >= length).then_some(())
+        };
+        while whole(&text).is_none() {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).unwrap();
+            assert!(read > 0, "half a request: {text}");
+            text.push_str(std::str::from_utf8(&part[..read]).unwrap());
+        }
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    fn answer(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    }
+
+    /// What a busy registry, or what stands before it, does to a request; with what is said of it.
+    fn faults() -> [(String, &'static str); 9] {
+        [
+            (String::new(), "connection closed"),
+            ("HTTP/1.1 200 OK\r\nContent-Le".into(), "connection closed"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{\"id\":".into(), "end of file"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{\"id\":".into(), "end of file"),
+            ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"id\":".into(), "no JSON: {\"id\":"),
+            (answer("500 Internal Server Error", "{\"error_code\":50001,\"message\":\"the store is away\"}"), "500: the store is away"),
+            (answer("502 Bad Gateway", "<html>bad gateway</html>"), "502: <html>bad gateway"),
+            (answer("503 Service Unavailable", ""), "503: no reason is given"),
+            (answer("429 Too Many Requests", "slower"), "429: slower"),
+        ]
+    }
+
+    #[tokio::test]
+    async fn a_busy_registry_is_asked_again_and_the_reason_is_shown() {
+        let (fine, found) = (answer("200 OK", "{\"compatibilityLevel\":\"NONE\"}"), answer("200 OK", "[1]"));
+        let faulty: Vec<String> = faults().into_iter().map(|(fault, _)| fault).chain([fine.clone()]).collect();
+        let (registry, server) = scripted(faulty.clone());
+        registry.reach().await.unwrap();
+        assert_eq!(server.join().unwrap(), vec!["GET /config HTTP/1.1"; faulty.len()]);
+        for (fault, said) in faults() {
+            // Where its versions are asked for, where its level is, where the level is set, and where its schema is registered.
+            let missing = answer("404 Not Found", "{\"message\":\"none\"}");
+            for before in [vec![], vec![missing.clone()], vec![missing.clone(), missing], vec![found.clone()]] {
+                let (mut registry, server) = scripted([before, vec![fault.clone()]].concat());
+                let error = registry.register("s-value", &json!("string")).await.unwrap_err();
+                let text = error.to_string();
+                assert!(matches!(error, CaptureError::Transient(_)), "{error:?}");
+                assert!(text.contains(&registry.url) && text.contains(said), "{said}: {text}");
+                server.join().unwrap();
+            }
+        }
+        let (mut registry, server) = scripted(vec![found, answer("200 OK", "{\"id\":7}")]);
+        assert_eq!(registry.register("s-value", &json!("string")).await.unwrap(), 7);
+        server.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_registry_means_is_not_asked_again() {
+        let refusals = [("401 Unauthorized", "registry_auth"), ("403 Forbidden", "registry_auth"), ("404 Not Found", "the root")];
+        for (status, said) in refusals {
+            let (registry, server) = scripted(vec![answer(status, "{\"message\":\"no\"}")]);
+            let error = registry.reach().await.unwrap_err();
+            assert!(matches!(&error, CaptureError::Refused(text) if text.contains(said)), "{error:?}");
+            assert_eq!(server.join().unwrap().len(), 1);
+        }
+        for status in ["409 Conflict", "422 Unprocessable Entity"] {
+            let level = answer("200 OK", "{\"compatibilityLevel\":\"FULL\"}");
+            let refusal = answer(status, "{\"message\":\"not like that\"}");
+            let (mut registry, server) = scripted(vec![answer("200 OK", "[1]"), refusal, level]);
+            let error = registry.register("s-value", &json!("string")).await.unwrap_err();
+            assert!(
+                matches!(&error, CaptureError::Blocked { message } if message.contains("not like that") && message.contains("FULL")),
+                "{error:?}"
+            );
+            server.join().unwrap();
+        }
+    }
 
     #[test]
     fn a_path_is_kept_and_escaped() {

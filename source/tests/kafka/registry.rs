@@ -68,7 +68,8 @@ async fn what_is_no_schema_is_refused() {
 async fn a_registry_that_is_down_is_waited_out() {
     let mut settings = topics();
     settings.registry = url("http://127.0.0.1:9/apis/ccompat/v7");
-    let error = KafkaPublisher::connect(&settings, "p", &prefix("down")).await.err().unwrap();
+    let mut publisher = KafkaPublisher::connect(&settings, "p", &prefix("down")).await.unwrap();
+    let error = publisher.start().await.unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, CaptureError::Transient(_)), "{error:?}");
     assert!(text.contains("registry http://127.0.0.1:9/apis/ccompat/v7") && text.contains("refused"), "{text}");

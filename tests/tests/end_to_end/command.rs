@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::world::{Options, World};
-use tests::pipeline::{Pipeline, binary, eventually, text};
+use tests::{
+    pipeline::{Pipeline, binary, eventually, text},
+    postgres,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -267,6 +270,28 @@ async fn commands_before_the_first_run_answer_and_create_nothing() {
     let (code, said) = run(&["plan"], &["--table", "t", "--ddl", "ALTER TABLE t ADD COLUMN v INT"]);
     assert!(code == 0 && said.contains("target: applied") && said.contains("ADD COLUMN \"v\" integer"), "{code} {said}");
     assert!(!world.pipeline.folder.join("topics").exists(), "nothing is created");
+}
+
+/// As for a while with many tables.
+#[tokio::test]
+async fn a_process_that_still_looks_at_its_tables_is_waited_for_and_tells_its_state() {
+    let mut world = World::new("early", "CREATE TABLE t (id INT PRIMARY KEY);\nINSERT INTO t VALUES (1);", &["t"]).await;
+    // There it stands when it looks at the target's table.
+    let blocker = postgres::Session::connect(&world.target_url).await;
+    blocker.run("BEGIN; LOCK TABLE pg_catalog.pg_trigger IN ACCESS EXCLUSIVE MODE").await;
+    world.pipeline.start();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the process looks at the target", Duration::from_secs(20), async || {
+        world.target.value(waiting).await.as_deref() == Some("1")
+    })
+    .await;
+    let status = world.pipeline.status();
+    assert_eq!((&status["source"]["state"], &status["sinks"]["target"]["state"]), (&"running".into(), &"running".into()), "{status}");
+    let (code, printed) = world.pipeline.wait("caught-up", 1);
+    assert_eq!((code, printed.as_str()), (5, "timed out: the source has published nothing yet\n"));
+    blocker.run("COMMIT").await;
+    world.pipeline.caught_up();
+    world.assert_equal().await;
 }
 
 #[tokio::test]

@@ -223,6 +223,63 @@ async fn a_target_that_is_stopped_while_rows_flow_is_waited_out() {
     assert_eq!(world.last_outcome("t").0, "applied");
 }
 
+/// Runs commands side by side. Each must end within ten seconds by its code, and print the word.
+fn end_soon(world: &World, word: &str, commands: &[(&[&str], i32)]) {
+    let pipeline = &world.pipeline;
+    std::thread::scope(|scope| {
+        for (command, wanted) in commands {
+            scope.spawn(move || {
+                let begin = Instant::now();
+                let output = pipeline.command(command, &[]);
+                let (took, printed) = (begin.elapsed(), text(&output));
+                assert_eq!(output.status.code(), Some(*wanted), "{command:?}: {printed}");
+                assert!(printed.contains(word) && !printed.contains("panicked"), "{command:?}: {printed}");
+                assert!(took < Duration::from_secs(10), "{command:?}: {took:?}: {printed}");
+            });
+        }
+    });
+}
+
+/// Without what they need commands say so and end; what they do not need they do not miss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_without_a_server_end_soon_and_name_it() {
+    let mut world = World::with("outage_commands", SETUP, &TABLES, options()).await;
+    // It goes on meanwhile, as it was configured.
+    world.start();
+    let (source_url, target_url) = (world.source_url.clone(), world.target_url.clone());
+    let over = |world: &World, brokers: &str, registry: &str| {
+        let lines = format!("    brokers: \"{brokers}\"\n    registry: \"{registry}\"\n");
+        world.configure(&Options { transport: Transport::KafkaWith(&lines), ..options() });
+    };
+    let (brokers, registry) = (kafka::brokers(), kafka::registry());
+    // Nobody listens at the one; at the other connections are taken, and nothing is said.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in ["127.0.0.1:9".to_owned(), silent.local_addr().unwrap().to_string()] {
+        over(&world, &address, &registry);
+        let commands: [&[&str]; 8] =
+            [&["status"], &["history"], &["review", "list"], &["wait"], &["reload"], &["check"], &["source"], &["run"]];
+        end_soon(&world, &address, &commands.map(|command| (command, 1)));
+
+        // Nothing but processes and what looks for them needs the registry.
+        over(&world, &brokers, &format!("http://{address}"));
+        end_soon(&world, "", &[(&["status"], 0), (&["history"], 0), (&["review", "list"], 0), (&["wait"], 0)]);
+        end_soon(&world, &address, &[(&["check"], 1)]);
+
+        // Without the target what the topics tell is told, and why that is all.
+        world.target_url = format!("postgres://u@{address}/w");
+        over(&world, &brokers, &registry);
+        end_soon(&world, "", &[(&["history"], 0)]);
+        end_soon(&world, &address, &[(&["status"], 0), (&["review", "list"], 1), (&["wait", "--timeout", "1s"], 5), (&["check"], 1)]);
+        world.target_url.clone_from(&target_url);
+
+        world.source_url = format!("mysql://u@{address}");
+        over(&world, &brokers, &registry);
+        end_soon(&world, "", &[(&["status"], 0), (&["history"], 0), (&["review", "list"], 0)]);
+        end_soon(&world, &address, &[(&["wait"], 1), (&["check"], 1)]);
+        world.source_url.clone_from(&source_url);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_database_that_is_started_again_is_waited_out() {
     let mariadb = Service::mariadb("outage-mariadb", 1);

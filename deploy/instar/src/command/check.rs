@@ -11,8 +11,8 @@ use crate::{
 
 pub async fn run(args: Check) -> Result<Exit, Failure> {
     let pipeline = load(&args.file)?;
-    let problems = preflight::problems(&pipeline).await;
-    let grants = preflight::grants(&pipeline).await;
+    // Side by side: a source that does not answer is waited for once.
+    let (problems, grants) = tokio::join!(preflight::problems(&pipeline), preflight::grants(&pipeline));
     let fatal = problems.iter().filter(|p| p.fatal).count();
     if args.output.json {
         let list: Vec<_> = problems.iter().map(|p| json!({ "fatal": p.fatal, "what": p.what, "remedy": p.remedy, "sql": p.sql })).collect();

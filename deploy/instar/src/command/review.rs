@@ -34,10 +34,8 @@ async fn show(file: &crate::cli::File, name: Option<&str>, sink: Option<&str>, o
     let pipeline = Arc::new(load(file)?);
     let wanted = name.map(|name| table(&pipeline, name)).transpose()?;
     sink.map(|name| named_sink(&pipeline, name)).transpose()?;
-    let cards = desk::ask(&pipeline, Request::new("review", json!({})), false).await?;
-    let shown = |card: &&Json| {
-        wanted.as_ref().is_none_or(|id| card["table"] == id.to_string().as_str()) && sink.is_none_or(|name| card["sink"] == name)
-    };
+    let cards = desk::ask(&pipeline, Request::new("review", json!({ "sink": sink })), false).await?;
+    let shown = |card: &&Json| wanted.as_ref().is_none_or(|id| card["table"] == id.to_string().as_str());
     let cards: Vec<Json> = cards.as_array().into_iter().flatten().filter(shown).cloned().collect();
     match (output.json, wanted, cards.is_empty()) {
         (_, Some(id), true) => return Err(Failure::error(format!("{id} is not held"))),

@@ -22,16 +22,15 @@ use super::{
     connection::{Context, client_config},
     describe::{self, Isolation},
     events::Heard,
+    patience::{AGAIN, PATIENCE, patiently},
     sorted,
 };
 use crate::config::KafkaTopics;
 
-/// How long a wrong password, an unreachable broker or a missing topic may take to be found.
-const PATIENCE: Duration = Duration::from_secs(9);
 /// One request.
 const REQUEST: Duration = Duration::from_secs(5);
-/// Between two looks for something that is about to be there.
-const AGAIN: Duration = Duration::from_millis(20);
+/// The brokers' own topic of consumer groups.
+const GROUPS: &str = "__consumer_offsets";
 
 /// What a topic keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Cluster {
         let deadline = Instant::now() + PATIENCE;
         let (client, brokers) = (self.heard.admin.inner(), &self.topics.brokers);
         loop {
-            let answer = client.fetch_metadata(Some("__consumer_offsets"), Duration::from_millis(500));
+            let answer = client.fetch_metadata(Some(GROUPS), Duration::from_millis(500));
             let Err(error) = answer else {
                 client.context().forget();
                 return Ok(());
@@ -121,8 +120,15 @@ impl Cluster {
 
     #[expect(unsafe_code, reason = "the client library's own interface")]
     fn describe(&self, names: &[&str]) -> Result<Vec<Option<describe::Described>>, KafkaError> {
-        // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::topics(self.heard.admin.inner().native_ptr(), names, REQUEST) }
+        self.ask(names.first().copied().unwrap_or_default(), || {
+            // SAFETY: the client lives as long as the cluster.
+            unsafe { describe::topics(self.heard.admin.inner().native_ptr(), names, REQUEST) }
+        })
+    }
+
+    /// Asks about a topic, until the brokers know.
+    fn ask<T>(&self, topic: &str, question: impl FnMut() -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+        patiently(self.heard.admin.inner(), topic, question)
     }
 
     /// Finds the topic, or makes it with so many partitions; checks that it keeps what it must.
@@ -135,16 +141,19 @@ impl Cluster {
         // The broker that answers may learn of it a moment later.
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.find(name) {
-                Ok(Some(made)) => return Ok(made),
-                Ok(None) | Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                Ok(None) => return Err(KafkaError::Transient(format!("topic {name} was made, but the broker does not show it"))),
-                Err(error) => return Err(error),
+            match self.find(name)? {
+                Some(made) => return Ok(made),
+                None if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                None => return Err(KafkaError::Transient(format!("topic {name} was made, but the broker does not show it"))),
             }
         }
     }
 
     fn create(&self, name: &str, partitions: u32, keep: Keep) -> Result<(), KafkaError> {
+        self.ask(name, || self.create_once(name, partitions, keep))
+    }
+
+    fn create_once(&self, name: &str, partitions: u32, keep: Keep) -> Result<(), KafkaError> {
         let what = format!("topic {name} cannot be created");
         let replication = TopicReplication::Fixed(i32::from(self.topics.replication));
         let mut topic = NewTopic::new(name, i32::try_from(partitions).unwrap_or(i32::MAX), replication);
@@ -202,6 +211,10 @@ impl Cluster {
 
     /// One setting of a topic; None where the rights to see it are missing.
     fn setting(&self, name: &str, key: &str) -> Result<Option<String>, KafkaError> {
+        self.ask(name, || self.setting_once(name, key))
+    }
+
+    fn setting_once(&self, name: &str, key: &str) -> Result<Option<String>, KafkaError> {
         let what = format!("topic {name}: its settings");
         let options = AdminOptions::new().request_timeout(Some(REQUEST));
         let results =
@@ -223,28 +236,18 @@ impl Cluster {
         self.ends(topic, lanes, Isolation::Committed)
     }
 
-    fn ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
-        match self.ask_ends(topic, lanes, isolation) {
-            Err(KafkaError::Transient(_)) => {
-                // After a broker's restart the library asks with what it knew of the topic before, again and again, until it is told
-                // to look anew.
-                let looked = self.heard.admin.inner().fetch_metadata(Some(topic), REQUEST);
-                looked.map_err(|e| sorted(&format!("topic {topic}"), &e))?;
-                self.ask_ends(topic, lanes, isolation)
-            }
-            result => result,
-        }
-    }
-
     #[expect(unsafe_code, reason = "the client library's own interface")]
-    fn ask_ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
-        // SAFETY: the client lives as long as the cluster.
-        unsafe { describe::ends(self.heard.admin.inner().native_ptr(), topic, lanes, isolation, REQUEST) }
+    fn ends(&self, topic: &str, lanes: u32, isolation: Isolation) -> Result<Vec<u64>, KafkaError> {
+        self.ask(topic, || {
+            // SAFETY: the client lives as long as the cluster.
+            unsafe { describe::ends(self.heard.admin.inner().native_ptr(), topic, lanes, isolation, REQUEST) }
+        })
     }
 
     /// How many members a consumer group has.
     pub fn members(&self, group: &str) -> Result<usize, KafkaError> {
-        let list = self.heard.admin.inner().fetch_group_list(Some(group), REQUEST).map_err(|e| sorted(&format!("group {group}"), &e))?;
+        let admin = self.heard.admin.inner();
+        let list = self.ask(GROUPS, || admin.fetch_group_list(Some(group), REQUEST).map_err(|e| sorted(&format!("group {group}"), &e)))?;
         Ok(list.groups().iter().filter(|g| g.name() == group).map(|g| g.members().len()).sum())
     }
 

@@ -23,7 +23,7 @@ use rdkafka::{
     error::RDKafkaErrorCode,
 };
 
-use super::{KafkaError, connection::Context, connection::client_config, sorted, sorted_code};
+use super::{KafkaError, connection::Context, connection::client_config, patience::patiently, sorted, sorted_code};
 use crate::config::KafkaTopics;
 
 /// Records taken from the library in one call.
@@ -105,7 +105,9 @@ impl Reader {
     pub fn bounds(&self, topic: &str, partition: u32) -> Result<(u64, u64), KafkaError> {
         let what = || format!("topic {topic}, partition {partition}");
         let number = i32::try_from(partition).map_err(|_| KafkaError::Topic(what()))?;
-        let (low, high) = self.inner.consumer.fetch_watermarks(topic, number, ASK).map_err(|e| sorted(&what(), &e))?;
+        let consumer = &self.inner.consumer;
+        let (low, high) =
+            patiently(consumer.client(), topic, || consumer.fetch_watermarks(topic, number, ASK).map_err(|e| sorted(&what(), &e)))?;
         Ok((u64::try_from(low).unwrap_or(0), u64::try_from(high).unwrap_or(0)))
     }
 

@@ -8,6 +8,7 @@ mod describe;
 mod events;
 mod lane;
 mod outbox;
+mod patience;
 mod tail;
 
 use rdkafka::error::{KafkaError as LibraryError, RDKafkaErrorCode};

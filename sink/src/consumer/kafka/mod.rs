@@ -19,12 +19,9 @@ mod topic;
 mod topics;
 mod watcher;
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
 use runtime::{
@@ -51,10 +48,6 @@ use crate::error::SinkError;
 const AHEAD: u32 = 2048;
 /// The same for commands that only look at a lane's first row.
 const LOOK: u32 = 16;
-
-/// How long a question about ends is asked again.
-const RECOVERY: Duration = Duration::from_secs(3);
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// One sink's view of a pipeline's topics. Clones share the connections.
 #[derive(Clone)]
@@ -236,16 +229,8 @@ impl Consumer for KafkaConsumer {
     async fn ends(&self, topic: &str) -> Result<Vec<Offset>, SinkError> {
         let topic = topic.to_owned();
         self.blocking(move |this| {
-            let lanes = this.lanes(&topic)?;
-            let deadline = Instant::now() + RECOVERY;
-            loop {
-                // Not the end of what readers see: a marker may be written after its transaction is told to be committed.
-                match this.inner.cluster.written(&topic, lanes) {
-                    // What is known of a broker that was started anew is looked up behind the first error.
-                    Err(KafkaError::Transient(_)) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                    result => return result.map_err(|e| this.failed(e)),
-                }
-            }
+            // Not the end of what readers see: a marker may be written after its transaction is told to be committed.
+            this.inner.cluster.written(&topic, this.lanes(&topic)?).map_err(|e| this.failed(e))
         })
         .await
     }

@@ -38,7 +38,7 @@ fn setup(purpose: Purpose) -> Vec<String> {
 }
 
 /// A server that has not let us in by then is not there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Opens a connection.
 ///

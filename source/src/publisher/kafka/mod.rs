@@ -85,7 +85,8 @@ impl KafkaPublisher {
     ///
     /// # Errors
     ///
-    /// `Refused` within ten seconds: a wrong password, certificate or address. `Transient`: not reachable now.
+    /// `Refused` within ten seconds: a wrong password, certificate or address. `Transient`: the brokers are not reachable now. A registry
+    /// that is not is asked again by [`Publisher::start`].
     pub async fn connect(topics: &KafkaTopics, pipeline: &str, prefix: &str) -> Result<Self, CaptureError> {
         let registry = Registry::new(topics)?;
         let client = format!("instar-{pipeline}-source");
@@ -95,7 +96,16 @@ impl KafkaPublisher {
             let reader = Reader::open(&settings, &name, AHEAD_KB).map_err(failed)?;
             Ok((cluster, reader))
         });
-        let ((cluster, reader), ()) = tokio::try_join!(connecting, registry.reach())?;
+        let reaching = async {
+            match registry.reach().await {
+                Err(CaptureError::Transient(reason)) => {
+                    tracing::warn!(reason, "the registry is asked again");
+                    Ok(())
+                }
+                reached => reached,
+            }
+        };
+        let ((cluster, reader), ()) = tokio::try_join!(connecting, reaching)?;
         Ok(Self {
             cluster,
             reader,

@@ -40,11 +40,7 @@ fn brokers(topics: &KafkaTopics, prefix: &str) -> Vec<Problem> {
     let cluster = match Cluster::connect(topics, &format!("instar-{prefix}-check")) {
         Ok(cluster) => cluster,
         Err(error) => {
-            let remedy = match &error {
-                KafkaError::Transient(_) => "see whether the brokers run, and whether topics.kafka.brokers names them",
-                _ => "correct topics.kafka.brokers, sasl or tls",
-            };
-            return vec![problem(error.to_string(), remedy)];
+            return vec![of_cluster(&error, "correct topics.kafka.brokers, sasl or tls")];
         }
     };
     let mut problems = Vec::new();
@@ -60,7 +56,7 @@ fn brokers(topics: &KafkaTopics, prefix: &str) -> Vec<Problem> {
                 }
                 problems.extend(kept(&cluster, &name, keep));
             }
-            Err(error) => problems.push(problem(error.to_string(), "give the account the rights to describe, write and read the topics")),
+            Err(error) => problems.push(of_cluster(&error, "give the account the rights to describe, write and read the topics")),
         }
     }
     problems
@@ -68,5 +64,14 @@ fn brokers(topics: &KafkaTopics, prefix: &str) -> Vec<Problem> {
 
 fn kept(cluster: &Cluster, name: &str, keep: Keep) -> Option<Problem> {
     let error = cluster.check_keep(name, keep).err()?;
-    Some(problem(error.to_string(), "alter the topic's settings"))
+    Some(of_cluster(&error, "alter the topic's settings"))
+}
+
+/// `remedy`: where it does not go away by itself.
+fn of_cluster(error: &KafkaError, remedy: &str) -> Problem {
+    let remedy = match error {
+        KafkaError::Transient(_) => "see whether the brokers run, and whether topics.kafka.brokers names them",
+        KafkaError::Refused(_) | KafkaError::Fenced(_) | KafkaError::Topic(_) | KafkaError::Absent { .. } => remedy,
+    };
+    problem(error.to_string(), remedy)
 }

@@ -51,14 +51,7 @@ impl Scale {
     }
 
     fn wait(&self, what: &str, begin: Instant) {
-        // While the process still looks at its many tables it does not answer.
-        let begun = |printed: &str| !printed.contains("is in use by process");
-        let (code, printed) = loop {
-            match self.pipeline.wait("caught-up", 3600) {
-                (1, printed) if !begun(&printed) => std::thread::sleep(Duration::from_millis(100)),
-                ended => break ended,
-            }
-        };
+        let (code, printed) = self.pipeline.wait("caught-up", 3600);
         assert_eq!(code, 0, "{printed}\n{}", self.pipeline.log());
         let Usage { cpu_seconds, peak_mib } = Usage::of(self.pipeline.pid());
         println!("{what:44} {:>7.1} s wall  {cpu_seconds:>7.1} CPU-s in all  {peak_mib:>5.0} MiB peak", begin.elapsed().as_secs_f64());
