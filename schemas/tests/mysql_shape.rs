@@ -202,6 +202,23 @@ fn the_default_collation_of_utf8mb4_is_the_servers_own() {
 }
 
 #[test]
+fn a_literal_with_fewer_bytes_than_a_character_begins_with_zeros() {
+    for (column, text) in [
+        ("VARCHAR(9) CHARACTER SET ucs2 DEFAULT x'41'", "A"),
+        ("VARCHAR(9) CHARACTER SET ucs2 DEFAULT x'014142'", "\u{1}\u{4142}"),
+        ("VARCHAR(9) CHARACTER SET ucs2 DEFAULT b'1000001'", "A"),
+        ("VARCHAR(9) CHARACTER SET utf16le DEFAULT x'41'", "\u{4100}"),
+        ("VARCHAR(9) CHARACTER SET utf32 DEFAULT x'4142'", "\u{4142}"),
+        ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT _ucs2 x'41'", "A"),
+        ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT _utf32'A'", "A"),
+        ("ENUM(x'41','B') CHARACTER SET ucs2 DEFAULT 'A'", "A"),
+    ] {
+        let shape = table(&format!("CREATE TABLE t (c {column})"));
+        assert_eq!(shape.column("c").unwrap().default, Some(Default::Constant(Value::Text(text.into()))), "{column}");
+    }
+}
+
+#[test]
 fn a_text_in_another_client_charset_is_read_in_it() {
     let before = table("CREATE TABLE t (id INT)");
     let known = BTreeMap::from([(before.id.clone(), before)]);

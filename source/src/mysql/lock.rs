@@ -24,6 +24,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// In seconds: the server itself ends the session from which nothing came for so long, so that a lock whose connection was cut
 /// unseen is free again.
 const LEASE: u32 = 20;
+/// In seconds: a process that was killed or has just ended keeps the lock until the server sees that its connection is gone.
+const PATIENCE: u32 = 5;
 /// The server refuses longer names.
 const LONGEST: usize = 64;
 
@@ -45,8 +47,9 @@ impl Lock {
         let mut conn = connect(config, Purpose::Catalog).await?;
         let name = name(pipeline);
         conn.query_drop(format!("SET SESSION wait_timeout = {LEASE}")).await.map_err(|error| failed(config, "taking the lock", &error))?;
+        let sql = "SELECT GET_LOCK(?, ?)";
         let got: Option<Option<u8>> =
-            conn.exec_first("SELECT GET_LOCK(?, 0)", (&name,)).await.map_err(|error| failed(config, "taking the lock", &error))?;
+            conn.exec_first(sql, (&name, PATIENCE)).await.map_err(|error| failed(config, "taking the lock", &error))?;
         if got.flatten() != Some(1) {
             let holder: Option<Option<u32>> =
                 conn.exec_first("SELECT IS_USED_LOCK(?)", (&name,)).await.map_err(|error| failed(config, "reading the lock", &error))?;

@@ -90,8 +90,9 @@ async fn a_missing_right_is_named_with_its_grant() {
 
 #[tokio::test]
 async fn a_second_source_of_the_pipeline_is_kept_out_until_the_first_is_gone() {
+    use mysql_async::{Row, prelude::Queryable};
     for flavour in ALL {
-        let Some(world) = World::new(flavour, "lock").await else { return };
+        let Some(mut world) = World::new(flavour, "lock").await else { return };
         let mut first = world.engine(&["t"]);
         first.lock("it-pipeline").await.unwrap();
         first.lock("it-pipeline").await.unwrap();
@@ -101,11 +102,18 @@ async fn a_second_source_of_the_pipeline_is_kept_out_until_the_first_is_gone() {
             "{error}"
         );
         world.engine(&["t"]).lock("it-other").await.unwrap();
-        drop(first);
+        // The server keeps the lock of a process that was killed until it sees that nobody is there.
         let mut second = world.engine(&["t"]);
-        while second.lock("it-pipeline").await.is_err() {
-            tokio::task::yield_now().await;
+        let taken = tokio::spawn(async move { second.lock("it-pipeline").await });
+        let mut waits = false;
+        while !waits {
+            assert!(!taken.is_finished(), "it does not wait");
+            let sessions: Vec<Row> = world.conn.query("SHOW PROCESSLIST").await.unwrap();
+            let state = |session: &Row| session.get::<Option<String>, _>("State").flatten();
+            waits = sessions.iter().any(|session| state(session).as_deref() == Some("User lock"));
         }
+        drop(first);
+        taken.await.unwrap().unwrap();
     }
 }
 

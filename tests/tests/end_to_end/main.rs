@@ -24,6 +24,7 @@ mod restart;
 mod right;
 mod setting;
 mod terminal;
+mod two_phase;
 mod values;
 mod way_out;
 mod world;

@@ -1,5 +1,7 @@
 //! Character sets: their default collations and their widest character.
 
+use std::borrow::Cow;
+
 use super::context::Context;
 
 /// Name, default collation, bytes of the widest character.
@@ -96,6 +98,19 @@ pub(crate) fn widest(charset: &str) -> u32 {
 /// Whether a byte below 0x80 is always the ASCII character, also inside a wider one.
 pub(super) fn ascii_bytes_are_ascii(charset: &str) -> bool {
     !matches!(charset, "big5" | "cp932" | "gbk" | "gb18030" | "sjis" | "ucs2" | "utf16" | "utf16le" | "utf32" | "swe7")
+}
+
+/// The bytes of a literal in a set whose characters have two or four at least: the server fills the first one up with zeros.
+pub(super) fn filled<'a>(bytes: &'a [u8], charset: &str) -> Cow<'a, [u8]> {
+    let narrowest = match charset {
+        "ucs2" | "utf16" | "utf16le" => 2,
+        "utf32" => 4,
+        _ => 1,
+    };
+    match bytes.len() % narrowest {
+        0 => Cow::Borrowed(bytes),
+        more => [&[0; 4][..narrowest - more], bytes].concat().into(),
+    }
 }
 
 /// What the bytes of a statement are while it is read: [`super::token`] makes a text UTF-8 where its own bytes could look like quotes.

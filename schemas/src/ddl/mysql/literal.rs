@@ -119,7 +119,7 @@ fn client_text(bytes: &[u8], introducer: Option<&String>, context: &Context) -> 
     let charset = introducer.map_or_else(|| charset::of_text(context), String::as_str);
     context
         .charsets
-        .decode(charset, bytes)
+        .decode(charset, &charset::filled(bytes, charset))
         .map(std::borrow::Cow::into_owned)
         .ok_or_else(|| format!("a default is not readable as {charset}"))
 }

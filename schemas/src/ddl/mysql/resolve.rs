@@ -159,17 +159,18 @@ pub(crate) fn lob_bytes(size: LobSize) -> u32 {
 }
 
 fn texts(labels: &[Literal], charset: &Charset, context: &Context) -> Result<Vec<String>, Fault> {
+    let decode = |bytes: &[u8], charset: &str| {
+        context.charsets.decode(charset, &charset::filled(bytes, charset)).map(|text| text.trim_end_matches(' ').to_owned())
+    };
     labels
         .iter()
         .map(|label| {
             let decoded = match label {
-                Literal::Hex { bytes, introducer } => context.charsets.decode(introducer.as_deref().unwrap_or(&charset.charset), bytes),
-                Literal::Text { bytes, introducer } => {
-                    context.charsets.decode(introducer.as_deref().unwrap_or(charset::of_text(context)), bytes)
-                }
+                Literal::Hex { bytes, introducer } => decode(bytes, introducer.as_deref().unwrap_or(&charset.charset)),
+                Literal::Text { bytes, introducer } => decode(bytes, introducer.as_deref().unwrap_or(charset::of_text(context))),
                 Literal::Null | Literal::Boolean(_) | Literal::Number(_) | Literal::Bits(_) => None,
             };
-            decoded.map(|text| text.trim_end_matches(' ').to_owned()).ok_or_else(|| "a label is not readable in its character set".into())
+            decoded.ok_or_else(|| "a label is not readable in its character set".into())
         })
         .collect()
 }
