@@ -13,7 +13,9 @@ SUITE=${MARIADB_SUITE:-} ROOT=
 [ -z "$SUITE" ] || ROOT=$SERVICES/mariadb-root-$SUITE
 SHARE=$ROOT/usr/share/mysql
 [ -d "$SHARE/charsets" ] || SHARE=$ROOT/usr/share/mariadb
-PLUGINS=$SERVICES/mariadb-plugins
+PLUGINS=$SERVICES/mariadb-plugins${SUITE:+-$SUITE}
+# A login besides those that every server has.
+PLUGIN=auth_ed25519; [ -z "$SUITE" ] || PLUGIN=auth_parsec
 # The words that run a program of this server.
 program() { if [ -n "$ROOT" ]; then foreign "$ROOT" "/usr/$1"; else echo "${1##*/}"; fi; }
 # shellcheck disable=SC2046 # words
@@ -21,8 +23,7 @@ client() { $(program bin/mariadb) --no-defaults -S "$SOCKET" -uroot "$@"; }
 # A server that starts removes what others have in a folder of temporary files that they share.
 TEMPORARY=$HOME_DIR/tmp
 COMMON=(--no-defaults "--user=$(id -un)" "--datadir=$DATA" "--tmpdir=$TEMPORARY" "--lc-messages-dir=$SHARE" "--character-sets-dir=$SHARE/charsets")
-LOGIN=("--plugin-dir=$PLUGINS" --plugin-load-add=auth_ed25519)
-[ -z "$ROOT" ] || { COMMON+=("--basedir=$ROOT/usr" "--plugin-dir=$ROOT/usr/lib/mysql/plugin"); LOGIN=(); }
+[ -z "$ROOT" ] || COMMON+=("--basedir=$ROOT/usr")
 
 initialise() {
   rm -rf "$HOME_DIR"; mkdir -p "$DATA" "$TEMPORARY"
@@ -36,13 +37,14 @@ initialise() {
     { tail -n 20 "$HOME_DIR/bootstrap.log" >&2; die "could not make the system tables"; }
 }
 
-# The login by ed25519 comes in the package that would also run a server of the system: its file alone is taken out.
+# The login comes in the package that would also run a server of the system: its file alone is taken out.
 login_plugin() {
-  [ ! -f "$PLUGINS/auth_ed25519.so" ] || return 0
+  [ ! -f "$PLUGINS/$PLUGIN.so" ] || return 0
+  [ -z "$SUITE" ] || export APT_CONFIG=$SERVICES/apt-$SUITE/apt.conf
   rm -rf "$PLUGINS.new"; mkdir -p "$PLUGINS.new"
   (cd "$PLUGINS.new" && { apt-get download -qq mariadb-server || { as_root apt-get update -qq && apt-get download -qq mariadb-server; }; } &&
-    dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x --strip-components=5 ./usr/lib/mysql/plugin/auth_ed25519.so &&
-    rm mariadb-server_*.deb) > "$SERVICES/mariadb-plugins.log" 2>&1 || { tail "$SERVICES/mariadb-plugins.log" >&2; die "the package mariadb-server gave no login plugin"; }
+    dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x --strip-components=5 "./usr/lib/mysql/plugin/$PLUGIN.so" &&
+    rm mariadb-server_*.deb) > "$PLUGINS.log" 2>&1 || { tail "$PLUGINS.log" >&2; die "the package mariadb-server gave no login plugin"; }
   mv "$PLUGINS.new" "$PLUGINS"
 }
 
@@ -59,10 +61,10 @@ case ${1:-} in
   install)
     if [ -z "$SUITE" ]; then
       apt_install mariadb-server-core mariadb-client-core
-      login_plugin
     else
       as_root env SERVICES="$SERVICES" "$(dirname "${BASH_SOURCE[0]}")/debian_root.sh" "$SUITE" "$ROOT" mariadb-server-core mariadb-client-core
-    fi ;;
+    fi
+    login_plugin ;;
   start)
     alive "$PID" && exit 0
     port_free "$PORT"
@@ -72,7 +74,7 @@ case ${1:-} in
     setsid $(program sbin/mariadbd) "${COMMON[@]}" --port="$PORT" --bind-address=127.0.0.1 --socket="$SOCKET" --pid-file="$HOME_DIR/server.pid" \
       --skip-name-resolve --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 --innodb-use-native-aio=OFF \
       --max-connections=300 --server-id=1 --log-bin=binlog --binlog-format=ROW --binlog-row-image=FULL --binlog-row-metadata=FULL --sync-binlog=0 \
-      --gtid-strict-mode=ON "${LOGIN[@]}" --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
+      --gtid-strict-mode=ON "--plugin-dir=$PLUGINS" "--plugin-load-add=$PLUGIN" --log-error="$LOG" ${MARIADB_OPTIONS:-} < /dev/null > "$HOME_DIR/out.log" 2>&1 &
     echo $! > "$PID"
     wait_for 30 "$PID" "$LOG" client -e 'SELECT 1'
     [ -z "$first" ] || { users; touch "$HOME_DIR/ready"; }

@@ -9,17 +9,18 @@ use std::{
 use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
 use runtime::{
     config::{RowMetadata, Secret, Source, Tls, TlsMode, Url},
-    tls::{TlsError, client_config},
+    tls::client_config_trusting,
 };
+use rustls::{ClientConfig, RootCertStore};
 use schemas::table::TableId;
 
-use super::mapping::Mapping;
+use super::{log::Login, mapping::Mapping};
 use crate::error::CaptureError;
 
 /// Where MySQL and MariaDB listen unless told otherwise.
 const PORT: u16 = 3306;
 /// The log may hold rows as long as the protocol allows.
-const PACKET: usize = 1 << 30;
+pub const PACKET: usize = 1 << 30;
 
 /// A connection on which nothing comes for this long is asked whether its other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -27,6 +28,13 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// What the driver takes for the server's name where any will do: the refusal of a name must say `NotValidForName` for it to go on,
 /// and says the name.
 const ANY_NAME: &str = "NotValidForName.invalid";
+
+/// Where the server listens.
+#[derive(Debug, Clone, Copy)]
+pub enum Address<'a> {
+    Tcp(&'a str, u16),
+    Socket(&'a str),
+}
 
 /// A checked configuration: every option decided.
 #[derive(Debug, Clone)]
@@ -101,12 +109,17 @@ impl Config {
 
     /// # Errors
     /// [`CaptureError::Refused`] with the file of `source.tls` that cannot be read, and why.
-    pub(super) fn check_tls(&self) -> Result<(), CaptureError> {
-        match client_config(&self.tls) {
-            // The driver brings authorities of its own.
-            Ok(_) | Err(TlsError::NoSystemRoots) => Ok(()),
-            Err(problem) => Err(CaptureError::Refused(format!("source.tls: {problem}"))),
-        }
+    pub(super) fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CaptureError> {
+        // Those that the driver trusts.
+        let public = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        let config = client_config_trusting(&self.tls, Some(public));
+        Ok(config.map_err(|problem| CaptureError::Refused(format!("source.tls: {problem}")))?.map(Arc::new))
+    }
+
+    /// What the log's own connection is opened with; `tls`: where it is encrypted.
+    pub(super) fn login(&self, tls: Option<Arc<ClientConfig>>) -> Login<'_> {
+        let address = self.socket.as_deref().map_or(Address::Tcp(&self.host, self.port), Address::Socket);
+        Login { address, tls, user: &self.user, password: self.password.as_ref().map(Secret::reveal) }
     }
 
     /// Connection options, with TLS or without it. Statements run under settings that do not depend on the server's own.

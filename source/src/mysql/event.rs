@@ -16,8 +16,42 @@ pub struct Event {
     /// Out of a compressed transaction: its positions say nothing.
     pub unpacked: bool,
     pub body: Vec<u8>,
-    /// Of tagged GTID events, which the driver reads.
+    /// Of tagged GTID events, which the library reads.
     pub tagged: Option<MySqlGtid>,
+}
+
+/// Bytes of a header.
+pub const HEADER: usize = 19;
+
+/// What stands before the body of every event.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    pub timestamp: u32,
+    pub kind: u8,
+    pub server_id: u32,
+    pub size: u32,
+    pub log_pos: u32,
+    pub flags: u16,
+}
+
+impl Header {
+    pub fn read(bytes: &[u8; HEADER]) -> Self {
+        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Self {
+            timestamp: number(0),
+            kind: bytes[4],
+            server_id: number(5),
+            size: number(9),
+            log_pos: number(13),
+            flags: u16::from_le_bytes([bytes[17], bytes[18]]),
+        }
+    }
+
+    /// The event with this body.
+    pub fn event(self, body: Vec<u8>) -> Event {
+        let Self { timestamp, kind, server_id, size, log_pos, flags } = self;
+        Event { kind, flags, timestamp, server_id, log_pos, size, unpacked: false, body, tagged: None }
+    }
 }
 
 /// The header's flag for events that may be passed over where they are not known.

@@ -8,6 +8,7 @@ pub mod event;
 pub mod group;
 pub mod literal;
 pub mod lock;
+mod log;
 pub mod mapping;
 pub mod position;
 pub mod preflight;

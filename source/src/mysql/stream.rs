@@ -10,12 +10,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::{FutureExt, StreamExt};
-use mysql_async::{
-    BinlogStream, BinlogStreamRequest, Sid,
-    binlog::{BinlogChecksumAlg, events::GtidEvent},
-    prelude::Queryable,
-};
+use futures_util::FutureExt;
+use mysql_common::packets::{Sid, binlog_request::BinlogRequest};
 use schemas::{
     charset::Charsets,
     table::{Table, TableId},
@@ -25,16 +21,16 @@ use tokio::time::Instant;
 use super::{
     config::Config,
     decode::{
-        gtid::{MySqlGtid, uuid_text},
         plan::{Fields, Plan},
         rows::{Encoder, Rows},
         table_map::TableMap,
     },
-    event::{Event, kind},
+    event::Event,
     group::Groups,
     lock,
-    position::{Gtids, Open, Position, mysql::Origin},
-    server::{self, Purpose, Server},
+    log::{Log, Next},
+    position::{Gtids, Open, Position},
+    server::{self, Server},
 };
 use crate::{
     engine::{self, Entry, Published, RowSink},
@@ -49,7 +45,7 @@ const MOST_PATIENCE: u32 = 64;
 pub struct Stream {
     config: Config,
     server: Arc<Server>,
-    events: BinlogStream,
+    log: Log,
     /// Whether the pipeline's lock was lost.
     lock: Option<Arc<AtomicBool>>,
     /// When something came last. Waiting is broken off and taken up again many times before a dead connection shows.
@@ -83,30 +79,23 @@ impl Stream {
         lock: Option<Arc<AtomicBool>>,
     ) -> Result<Self, CaptureError> {
         check_server(&config, &server, &from)?;
-        let mut conn = server::connect(&config, Purpose::Catalog).await?;
-        let fail = |error| server::failed(&config, "asking for the log", &error);
         let nanoseconds = config.heartbeat.max(Duration::from_millis(100)).as_nanos();
-        conn.query_drop(format!("SET @master_heartbeat_period = {nanoseconds}, @source_heartbeat_period = {nanoseconds}"))
-            .await
-            .map_err(fail)?;
-        let mut request = BinlogStreamRequest::new(config.server_id);
+        let mut statements = vec![format!("SET @master_heartbeat_period = {nanoseconds}, @source_heartbeat_period = {nanoseconds}")];
+        let mut request = BinlogRequest::new(config.server_id);
         let start = from.start();
         match &start.gtids {
             Gtids::MariaDb(domains) => {
-                conn.query_drop(format!(
-                    "SET @mariadb_slave_capability = 4, @slave_connect_state = '{domains}', @slave_gtid_strict_mode = 0"
-                ))
-                .await
-                .map_err(fail)?;
+                statements
+                    .push(format!("SET @mariadb_slave_capability = 4, @slave_connect_state = '{domains}', @slave_gtid_strict_mode = 0"));
             }
             Gtids::MySql(set) => {
                 let sids = set.origins().map(|origin| origin.parse::<Sid<'_>>()).collect::<Result<Vec<_>, _>>();
                 let sids = sids.map_err(|error| CaptureError::Refused(format!("the position {start} cannot be asked for: {error}")))?;
-                request = request.with_gtid().with_gtid_set(sids);
+                request = request.with_use_gtid(true).with_sids(sids);
             }
             Gtids::None => {
                 if server.mariadb {
-                    conn.query_drop("SET @mariadb_slave_capability = 4").await.map_err(fail)?;
+                    statements.push("SET @mariadb_slave_capability = 4".into());
                 }
                 if start.offset > u64::from(u32::MAX) {
                     return Err(CaptureError::Stop {
@@ -121,16 +110,16 @@ impl Stream {
                 request = request.with_filename(start.file.as_bytes()).with_pos(start.offset);
             }
         }
-        let events = conn.get_binlog_stream(request).await.map_err(|error| match &error {
+        let mut log = server::open_log(&config, &statements).await?;
+        log.ask(&request).await.map_err(|error| match &error {
             // We are in: what is denied is the log.
             mysql_async::Error::Server(denied) if denied.code == 1045 => server::lacks(&config, "REPLICATION SLAVE", &denied.message),
-            _ => fail(error),
+            _ => server::failed(&config, "asking for the log", &error),
         })?;
         let require = config.row_metadata == runtime::config::RowMetadata::Require;
         let groups = Groups::new(Arc::clone(&server), require, from.clone(), tables, config.mapping.clone(), config.folder.clone());
         let heard = Instant::now();
-        let mut stream =
-            Self { config, server, events, lock, heard, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
+        let mut stream = Self { config, server, log, lock, heard, ahead: None, groups, plans: HashMap::new(), encoder: Encoder::default() };
         // The server says only with the first event whether it has the place: one that is gone is known before anything is read.
         let first = stream.receive().await.map_err(|error| missing(error, &from, &start))?;
         stream.ahead = Some(Ok(first));
@@ -148,7 +137,7 @@ impl Stream {
         }
         let times = self.config.patience.load(Ordering::Relaxed);
         let patience = self.config.heartbeat.max(Duration::from_secs(1)) * SILENCE * times;
-        match tokio::time::timeout_at(self.heard + patience, self.events.next()).await {
+        match tokio::time::timeout_at(self.heard + patience, self.log.next()).await {
             Ok(next) => {
                 self.heard = Instant::now();
                 self.take(next)
@@ -163,49 +152,26 @@ impl Stream {
         }
     }
 
-    fn take(&self, next: Option<Result<mysql_async::binlog::events::Event, mysql_async::Error>>) -> Result<Event, CaptureError> {
-        let event = match next {
-            Some(Ok(event)) => event,
-            Some(Err(error)) => return Err(server::failed(&self.config, "reading the log", &error)),
-            None => return Err(CaptureError::Transient(format!("{}: the server ended the log stream", self.config.server()))),
-        };
-        let header = event.header();
-        let unpacked = !event.footer().get_checksum_enabled();
-        if !unpacked && let Ok(Some(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32)) = event.footer().get_checksum_alg() {
-            let computed = event.calc_checksum(BinlogChecksumAlg::BINLOG_CHECKSUM_ALG_CRC32);
-            if event.checksum().is_some_and(|sent| u32::from_le_bytes(sent) != computed) {
-                return Err(CaptureError::Stop {
-                    message: format!(
-                        "{}: the event at {} has a wrong checksum: the log is damaged there, or what came of it; start the source again, \
-                         and where it stays so, reload all tables",
-                        self.config.server(),
-                        self.groups.place_ahead(header.log_pos(), header.event_size())
-                    ),
-                });
-            }
+    fn take(&self, next: Result<Next, mysql_async::Error>) -> Result<Event, CaptureError> {
+        let server = || self.config.server();
+        match next {
+            Ok(Next::Event(event)) => Ok(event),
+            Ok(Next::End) => Err(CaptureError::Transient(format!("{}: the server ended the log stream", server()))),
+            Ok(Next::Damaged(header, problem)) => Err(CaptureError::Stop {
+                message: format!(
+                    "{}: the event at {} {problem}: the log is damaged there, or what came of it; start the source again, and where it \
+                     stays so, reload all tables",
+                    server(),
+                    self.groups.place_ahead(header.log_pos, header.size)
+                ),
+            }),
+            Err(error) => Err(server::failed(&self.config, "reading the log", &error)),
         }
-        let kind = header.event_type_raw();
-        let tagged = if kind == kind::GTID_TAGGED { Some(tagged(&self.config, &event)?) } else { None };
-        let mut body = event.data().to_vec();
-        if kind == kind::ROTATE {
-            strip_checksum(&header, &mut body);
-        }
-        Ok(Event {
-            kind,
-            flags: header.flags_raw(),
-            timestamp: header.timestamp(),
-            server_id: header.server_id(),
-            log_pos: header.log_pos(),
-            size: header.event_size(),
-            unpacked,
-            body,
-            tagged,
-        })
     }
 
     fn look_ahead(&mut self) {
         if self.ahead.is_none()
-            && let Some(next) = self.events.next().now_or_never()
+            && let Some(next) = self.log.next().now_or_never()
         {
             self.heard = Instant::now();
             self.ahead = Some(self.take(next));
@@ -249,38 +215,6 @@ fn missing(error: CaptureError, from: &Position, start: &Open) -> CaptureError {
         None => String::new(),
     };
     CaptureError::Stop { message: format!("{message}; the missing position is {start}{why}") }
-}
-
-/// Until the format is known the driver leaves the checksum at the end of the first, artificial ROTATE.
-fn strip_checksum(header: &mysql_async::binlog::events::BinlogEventHeader, body: &mut Vec<u8>) {
-    let Some(split) = body.len().checked_sub(4).filter(|split| *split > 8) else { return };
-    if header.event_size() as usize != 19 + body.len() {
-        return;
-    }
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&header.timestamp().to_le_bytes());
-    hasher.update(&[header.event_type_raw()]);
-    hasher.update(&header.server_id().to_le_bytes());
-    hasher.update(&header.event_size().to_le_bytes());
-    hasher.update(&header.log_pos().to_le_bytes());
-    hasher.update(&header.flags_raw().to_le_bytes());
-    hasher.update(&body[..split]);
-    if body[split..] == hasher.finalize().to_le_bytes() {
-        body.truncate(split);
-    }
-}
-
-fn tagged(config: &Config, event: &mysql_async::binlog::events::Event) -> Result<MySqlGtid, CaptureError> {
-    let gtid: GtidEvent = event
-        .read_event()
-        .map_err(|error| CaptureError::Stop { message: format!("{}: a tagged GTID event cannot be read: {error}", config.server()) })?;
-    let tag = gtid.tag().map(ToString::to_string).unwrap_or_default();
-    let commit = gtid.immediate_commit_timestamp();
-    Ok(MySqlGtid {
-        origin: Origin { uuid: uuid_text(&gtid.sid()), tag },
-        number: gtid.gno(),
-        commit_micros: (commit > 0).then_some(commit),
-    })
 }
 
 fn now_ms() -> i64 {

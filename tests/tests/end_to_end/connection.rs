@@ -47,6 +47,16 @@ fn accepted(world: &World, address: &str, source: &str) {
     assert_eq!(output.status.code(), Some(0), "{address} {source}: {}", text(&output));
 }
 
+/// The log has a connection of its own, which logs in by itself.
+async fn runs(world: &mut World, address: &str, source: &str) {
+    accepted(world, address, source);
+    world.start();
+    world.source.run(&format!("INSERT INTO `{}`.t (v) VALUES ('by {}')", world.name, address.split(':').nth(1).unwrap())).await;
+    world.pipeline.caught_up();
+    world.assert_equal().await;
+    assert_eq!(world.pipeline.stop(), 0);
+}
+
 fn not_accepted(world: &World, address: &str, source: &str, words: &[&str]) {
     connect_by(world, address, source);
     refused(&world.pipeline, 1, words);
@@ -236,9 +246,20 @@ async fn mariadb_lets_in_by_native_password_and_ed25519() {
     let address = format!("127.0.0.1:{}/logins_mariadb", port(&url));
     for (user, plugin) in [("by_native", "mysql_native_password"), ("by_ed25519", "ed25519")] {
         account(&mut world.source, &format!("{user}@'127.0.0.1'"), &format!("IDENTIFIED VIA {plugin} USING PASSWORD('s3cret')")).await;
-        accepted(&world, &format!("mysql://{user}:s3cret@{address}"), "");
+        runs(&mut world, &format!("mysql://{user}:s3cret@{address}"), "").await;
         wrong_password(&world, &address, user, "");
     }
+}
+
+#[tokio::test]
+async fn mariadb_lets_in_by_parsec_and_says_what_is_missing() {
+    let url = source::url("mariadb_11");
+    let mut world = World::with("logins_parsec", SETUP, &TABLES, options(url.clone())).await;
+    let address = format!("127.0.0.1:{}/logins_parsec", port(&url));
+    account(&mut world.source, "by_parsec@'127.0.0.1'", "IDENTIFIED VIA parsec USING PASSWORD('s3cret')").await;
+    runs(&mut world, &format!("mysql://by_parsec:s3cret@{address}"), "").await;
+    wrong_password(&world, &address, "by_parsec", "");
+    not_accepted(&world, &format!("mysql://by_parsec@{address}"), "", &["user `by_parsec`", "give it in source.url"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -274,6 +295,9 @@ async fn mysql_lets_in_by_caching_sha2_in_full_and_from_its_cache() {
     let data = value(&mut world.source, "SELECT @@datadir").await;
     accepted(&world, &login, &format!("  tls: {{ mode: verify-ca, ca: {data}ca.pem }}\n"));
     not_accepted(&world, &login, &format!("  tls: {{ ca: {data}ca.pem }}\n"), &["certificate not valid for name", "verify-ca"]);
+
+    runs(&mut world, &login, plain).await;
+    runs(&mut world, &login, &format!("  tls: {{ mode: verify-ca, ca: {data}ca.pem }}\n")).await;
 
     // What the driver does not know.
     account(&mut world.source, "by_sha256@'127.0.0.1'", "IDENTIFIED WITH sha256_password BY 's3cret'").await;

@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tests::pipeline::eventually;
+use tests::{pipeline::eventually, source};
 use tokio::task::JoinHandle;
 
-use crate::world::World;
+use crate::world::{Options, World};
 
 /// Sessions that insert, update and delete in tables with `id` (auto increment) and `note`, until told to end.
 pub struct Load {
@@ -82,6 +82,25 @@ async fn a_transaction_of_half_a_million_rows_takes_bounded_memory() {
     let peak = peak_memory(world.pipeline.pid());
     println!("500,000 rows in one transaction: {:?}, peak {peak} MB", begin.elapsed());
     assert!(peak < 200, "peak memory: {peak} MB");
+    world.assert_equal().await;
+}
+
+#[tokio::test]
+async fn a_compressed_transaction_takes_bounded_memory() {
+    // What the sink holds of long rows is not the question here.
+    let sink = "    workers: 1\n    batch: { bytes: 1MB }\n";
+    let options = Options { source_url: Some(source::url("mysql")), sink, ..Options::default() };
+    let mut world = World::with("compressed", "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(3000) NOT NULL);", &["t"], options).await;
+    world.start();
+    world.source.run("SET binlog_transaction_compression = ON, cte_max_recursion_depth = 100000").await;
+    let numbers =
+        "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 100000) SELECT n, CONCAT(n, REPEAT('x', 2500))";
+    world.source.run(&format!("INSERT INTO t {numbers} FROM s")).await;
+    let (code, printed) = world.pipeline.wait("caught-up", 240);
+    assert_eq!(code, 0, "{printed}\nlog:\n{}", world.pipeline.log());
+    let peak = peak_memory(world.pipeline.pid());
+    println!("250 MB in one compressed transaction: peak {peak} MB");
+    assert!(peak < 150, "peak memory: {peak} MB");
     world.assert_equal().await;
 }
 

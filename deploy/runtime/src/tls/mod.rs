@@ -39,12 +39,17 @@ pub enum TlsError {
 /// What a client asks of its server; None where TLS is off. Whether TLS is insisted on is for the connection to say
 /// ([`TlsMode::Prefer`] goes on without).
 pub fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, TlsError> {
+    client_config_trusting(tls, None)
+}
+
+/// [`client_config`] with these public authorities instead of the system's.
+pub fn client_config_trusting(tls: &Tls, public: Option<RootCertStore>) -> Result<Option<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match tls.mode {
         TlsMode::Disable => return Ok(None),
         TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(provider.clone())),
-        TlsMode::VerifyCa => Arc::new(AnyName(authority(tls, &provider)?)),
-        TlsMode::VerifyFull => authority(tls, &provider)?,
+        TlsMode::VerifyCa => Arc::new(AnyName(authority(tls, public, &provider)?)),
+        TlsMode::VerifyFull => authority(tls, public, &provider)?,
     };
     let refused = |e: RustlsError| TlsError::Refused(e.to_string());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -94,17 +99,21 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if found.is_empty() { Err(file(path, &"there is no certificate in it")) } else { Ok(found) }
 }
 
-/// Verifies chain and name against the configured authority, or the system's.
-fn authority(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+/// Verifies chain and name against the configured authority, else those given, else the system's.
+fn authority(tls: &Tls, public: Option<RootCertStore>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
-    let place = match &tls.ca {
-        Some(ca) => {
+    let place = match (&tls.ca, public) {
+        (Some(ca), _) => {
             for certificate in certificates(ca)? {
                 roots.add(certificate).map_err(|e| file(ca, &e))?;
             }
             ca.clone()
         }
-        None => {
+        (None, Some(public)) => {
+            roots = public;
+            PathBuf::new()
+        }
+        (None, None) => {
             let place = SYSTEM.iter().map(Path::new).find(|path| path.exists()).ok_or(TlsError::NoSystemRoots)?;
             roots.add_parsable_certificates(certificates(place)?);
             place.to_owned()

@@ -7,7 +7,7 @@ use flate2::read::{DeflateDecoder, ZlibDecoder};
 use super::{Malformed, cursor::big};
 
 /// The longest event that a server writes: what its `max_allowed_packet` can be at most.
-const LARGEST: usize = 1 << 30;
+pub const LARGEST: usize = 1 << 30;
 
 fn inflate(mut reader: impl Read, length: usize, out: &mut Vec<u8>, what: &'static str) -> Result<(), Malformed> {
     out.clear();

@@ -13,6 +13,7 @@ pub mod json_diff;
 pub mod layout;
 pub mod network;
 pub mod number;
+pub mod payload;
 pub mod plan;
 pub mod query;
 pub mod referee;

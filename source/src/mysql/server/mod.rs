@@ -2,15 +2,16 @@
 
 mod facts;
 
-use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::ErrorKind, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use mysql_async::{Conn, DriverError, Error, IoError, ServerError, prelude::Queryable};
 use runtime::{config::TlsMode, tls};
-use rustls::Error as TlsError;
+use rustls::{ClientConfig, Error as TlsError};
 use schemas::ddl::mysql::{Context, Days, Zone};
 
 pub use self::facts::Server;
-use super::{charset, config::Config, decode::collation::Collations};
+use super::{charset, config::Config, decode::collation::Collations, log::Log};
 use crate::error::CaptureError;
 
 /// What a connection is for.
@@ -45,10 +46,25 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// # Errors
 /// Names server and user, and says what to do.
 pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, CaptureError> {
-    config.check_tls()?;
+    attempt(config, |tls| Conn::new(config.options(tls.is_some(), setup(purpose)))).await
+}
+
+/// Opens the connection that the log is read on, on which these statements have run. Errors as of [`connect`].
+pub async fn open_log(config: &Config, statements: &[String]) -> Result<Log, CaptureError> {
+    let statements = [&setup(Purpose::Catalog), statements].concat();
+    attempt(config, |tls| Log::open(config.login(tls), &statements)).await
+}
+
+async fn attempt<T, F>(config: &Config, connect: impl Fn(Option<Arc<ClientConfig>>) -> F) -> Result<T, CaptureError>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let tls = config.tls()?;
     let mut last = None;
     for encrypted in config.attempts() {
-        match tokio::time::timeout(PATIENCE, Conn::new(config.options(*encrypted, setup(purpose)))).await {
+        let opened = AssertUnwindSafe(connect(tls.clone().filter(|_| *encrypted))).catch_unwind();
+        let opened = async { opened.await.unwrap_or_else(|_| Err(Error::Other(Box::new(BrokeOff)))) };
+        match tokio::time::timeout(PATIENCE, opened).await {
             Ok(Ok(conn)) => return Ok(conn),
             Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
                 last = Some(CaptureError::Refused(format!(
@@ -68,6 +84,11 @@ pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, CaptureE
     Err(last.unwrap_or_else(|| CaptureError::Refused(format!("{}: no kind of connection is allowed", config.server()))))
 }
 
+/// The driver breaks off where a login has a step that it does not know, and at `parsec` without a password.
+#[derive(Debug, thiserror::Error)]
+#[error("the driver broke off")]
+struct BrokeOff;
+
 /// A driver's error with server, user and remedy; `doing` says what was tried.
 pub fn failed(config: &Config, doing: &str, error: &Error) -> CaptureError {
     let server = config.server();
@@ -82,6 +103,12 @@ pub fn failed(config: &Config, doing: &str, error: &Error) -> CaptureError {
         Error::Driver(DriverError::UnknownAuthPlugin { name }) => no_such_login(config, name),
         Error::Driver(DriverError::CleartextPluginDisabled) => no_such_login(config, "mysql_clear_password"),
         Error::Driver(DriverError::MysqlOldPasswordDisabled) => no_such_login(config, "mysql_old_password"),
+        Error::Driver(DriverError::InvalidParsecSalt) => no_such_login(config, "parsec with settings that are not known"),
+        Error::Other(error) if error.is::<BrokeOff>() => CaptureError::Refused(format!(
+            "{server}: {doing}: the server asks user `{}` to log in in a way that cannot be followed; where the account has a password \
+             (MariaDB's parsec), give it in source.url",
+            config.user
+        )),
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => CaptureError::Transient(format!("{server}: {doing}: {error}")),
     }
 }
