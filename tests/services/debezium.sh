@@ -44,6 +44,7 @@ $side.converter=io.apicurio.registry.utils.converter.AvroConverter
 $side.converter.apicurio.registry.url=${registry%/ccompat/*}/registry/v2
 $side.converter.apicurio.registry.auto-register=true
 $side.converter.apicurio.registry.as-confluent=true
+$side.converter.apicurio.registry.headers.enabled=false
 PROPERTIES
     done
   else

@@ -190,16 +190,19 @@ impl Topics {
         counts
     }
 
+    /// A reader of what is committed from now on.
+    pub fn follow(&self, name: &str) -> BaseConsumer {
+        let consumer = Topics::consumer(&self.config, "read_committed");
+        let ends: Vec<Offset> = self.bounds(name).iter().map(|b| Offset::Offset(b.high.try_into().expect("an offset"))).collect();
+        assign(&consumer, name, &ends);
+        consumer
+    }
+
     fn read(&self, name: &str, isolation: &str) -> Vec<Record> {
         // A broker that was killed gives at first less of a partition than it has; it tells no bounds until it gives all.
         let consumer = Topics::consumer(&self.config, isolation);
         let partitions = self.bounds_for(&consumer, name).len();
-        let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
-            let place = i32::try_from(partition).expect("a partition");
-            list.add_partition_offset(name, place, Offset::Beginning).expect("an offset");
-        }
-        consumer.assign(&list).expect("the topic's partitions");
+        assign(&consumer, name, &vec![Offset::Beginning; partitions]);
         let (mut records, mut ended) = (Vec::new(), 0);
         let mut last = Instant::now();
         while ended < partitions {
@@ -233,6 +236,15 @@ impl Topics {
             registry.forget(&subject);
         }
     }
+}
+
+/// Lets a consumer read every partition from its offset on.
+fn assign(consumer: &BaseConsumer, name: &str, offsets: &[Offset]) {
+    let mut list = TopicPartitionList::new();
+    for (partition, offset) in (0..).zip(offsets) {
+        list.add_partition_offset(name, partition, *offset).expect("an offset");
+    }
+    consumer.assign(&list).expect("the topic's partitions");
 }
 
 fn transient(code: RDKafkaErrorCode) -> bool {

@@ -287,6 +287,12 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// What was taken since `before`; the greatest memory of all the time.
+    #[must_use]
+    pub fn since(self, before: Usage) -> Usage {
+        Usage { cpu_seconds: self.cpu_seconds - before.cpu_seconds, ..self }
+    }
+
     /// Zeros for a process that is gone.
     pub fn of(pid: u32) -> Usage {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -4,6 +4,8 @@ mod cli;
 mod command;
 mod desk;
 mod exit;
+#[cfg(target_env = "gnu")]
+mod memory;
 mod observe;
 mod output;
 mod place;
@@ -20,6 +22,10 @@ use crate::{cli::Cli, exit::Exit};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(target_env = "gnu")]
+    if matches!(cli.command, cli::Command::Source(_)) {
+        memory::few_arenas();
+    }
     // A process that serves metrics sets up both.
     let logs = if matches!(cli.command, cli::Command::Run(_) | cli::Command::Source(_) | cli::Command::Sink(_)) {
         Ok(())

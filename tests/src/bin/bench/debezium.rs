@@ -7,15 +7,26 @@ use std::{
 
 use tests::{
     kafka::Topics,
-    pipeline::{Usage, data},
+    pipeline::{Pipeline, Setup, Transport, Usage, data},
     source,
 };
 
-use crate::{COLUMNS, NAME, ROW, print_usage};
+use crate::{
+    COLUMNS, NAME, ROW, names, print_percentiles, print_usage,
+    steady::{self, Mark},
+    topic::take,
+    without_sinks,
+};
 
 /// What it writes to: four partitions, lz4.
 const TOPIC: &str = "debezium.bench.t";
 const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Instar's source beside it.
+const PIPELINE: &str = "bench_peer";
+/// Rows whose way into the topic is timed, and changes.
+const TIMED: u64 = 20_000;
+const CHANGES: u64 = 40;
 
 /// Rows a statement, and a transaction.
 const PART: u64 = 10_000;
@@ -44,6 +55,15 @@ pub async fn run(rows: u64) {
     let tuned = [("DEBEZIUM_TUNED", "1"), ("DEBEZIUM_HEAP", "512m")];
     peer.backlog("Debezium tuned, inserts, Avro", &tuned).await;
     peer.backlog("Debezium tuned, inserts, JSON", &[&tuned[..], &[("DEBEZIUM_CONVERTER", "json")]].concat()).await;
+    peer.instar_latency().await;
+    peer.latency("Debezium", &[]).await;
+    peer.latency("Debezium tuned", &tuned).await;
+}
+
+/// MySQL's statement for the rows of these ids.
+fn insert(from: u64, to: u64) -> String {
+    let numbers = format!("WITH RECURSIVE numbers (seq) AS (SELECT {from} UNION ALL SELECT seq + 1 FROM numbers WHERE seq < {to})");
+    format!("INSERT INTO t ({}) {numbers} SELECT {ROW} FROM numbers", names())
 }
 
 impl Peer {
@@ -58,9 +78,8 @@ impl Peer {
     async fn insert(&mut self, rows: u64) {
         let end = self.records + rows;
         while self.records < end {
-            let (from, to) = (self.records + 1, (self.records + PART).min(end));
-            let numbers = format!("WITH RECURSIVE numbers (seq) AS (SELECT {from} UNION ALL SELECT seq + 1 FROM numbers WHERE seq < {to})");
-            self.source.run(&format!("INSERT INTO t {numbers} SELECT {ROW} FROM numbers")).await;
+            let to = (self.records + PART).min(end);
+            self.source.run(&insert(self.records + 1, to)).await;
             self.records = to;
         }
     }
@@ -77,9 +96,68 @@ impl Peer {
         self.arrived(self.records);
         let end = Usage::of(pid);
         print_usage(what, self.rows, begin.elapsed().as_secs_f64(), end);
-        let steady = Usage { cpu_seconds: end.cpu_seconds - used.cpu_seconds, ..end };
-        print_usage("  the same without its start", self.rows, first.elapsed().as_secs_f64(), steady);
+        print_usage("  the same without its start", self.rows, first.elapsed().as_secs_f64(), end.since(used));
         script("stop", environment);
+    }
+
+    async fn latency(&mut self, what: &str, environment: &[(&str, &str)]) {
+        script("start", environment);
+        self.insert(1).await;
+        self.arrived(self.records);
+        let pid = script("pid", environment).trim().parse().expect("a process id");
+        self.into_topic(what, TOPIC, pid).await;
+        script("stop", environment);
+    }
+
+    /// Instar's source on the same table, by the same measure.
+    async fn instar_latency(&mut self) {
+        self.topics.forget(PIPELINE).await;
+        let source_url = source::url("mysql");
+        let table = format!("{NAME}.t");
+        let setup = Setup {
+            name: PIPELINE,
+            source_url: &source_url,
+            database: NAME,
+            tables: &[table.as_str()],
+            target_url: "",
+            schema: "",
+            partitions: 4,
+            source_extra: "  snapshot: { mode: never }\n",
+            sink_extra: "",
+        };
+        let mut pipeline = Pipeline::new(PIPELINE, &without_sinks(&setup.yaml_over(Transport::Kafka)));
+        pipeline.start_apart(true, 0);
+        pipeline.caught_up();
+        self.into_topic("Instar", &format!("{PIPELINE}.{table}"), pipeline.pid()).await;
+        pipeline.stop();
+    }
+
+    /// From commit to readable in the topic: of rows at a steady rate, and of the first row of each new shape.
+    async fn into_topic(&mut self, what: &str, topic: &str, pid: u32) {
+        let (consumer, before, used) = (self.topics.follow(topic), self.records, Usage::of(pid));
+        let reading = tokio::task::spawn_blocking(move || (take(&consumer, TIMED), consumer));
+        let begin = Instant::now();
+        let committed = steady::rows(&mut self.source, TIMED, |from, to| insert(before + from, before + to)).await;
+        self.records += TIMED;
+        let (arrivals, consumer) = reading.await.expect("the reader");
+        print_usage(&format!("{what}, steady"), TIMED, begin.elapsed().as_secs_f64(), Usage::of(pid).since(used));
+        let mut seen: Vec<Mark> = arrivals.iter().map(|arrival| (arrival.id - before, arrival.at)).collect();
+        seen.sort_unstable();
+        print_percentiles(&format!("{what}: commit -> readable"), &mut steady::delays(&committed, &seen));
+
+        let mut schema = arrivals.last().expect("a record").schema;
+        let mut delays = Vec::new();
+        for change in 0..CHANGES {
+            let change = if change % 2 == 0 { "ADD COLUMN x INT NOT NULL DEFAULT 7" } else { "DROP COLUMN x" };
+            self.source.run(&format!("ALTER TABLE t {change}")).await;
+            let altered = Instant::now();
+            self.insert(1).await;
+            let arrival = take(&consumer, 1)[0];
+            assert!(arrival.id == self.records && arrival.schema != schema, "{change}: {arrival:?} behind schema {schema}");
+            schema = arrival.schema;
+            delays.push((arrival.at - altered).as_secs_f64() * 1000.0);
+        }
+        print_percentiles(&format!("{what}: DDL -> first row readable"), &mut delays);
     }
 
     /// Waits until the topic has so many records.

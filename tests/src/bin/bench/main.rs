@@ -2,8 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "tests")]
 
+mod churn;
 mod debezium;
 mod scale;
+mod steady;
+mod topic;
 
 use std::{
     process::{Command, Stdio},
@@ -69,9 +72,10 @@ async fn main() {
         bench.backlog().await;
         bench.latency().await;
         bench.ddl().await;
+        bench.churn().await;
         bench.transport = Transport::Local;
     }
-    if !scenarios.is_empty() && !scenarios.iter().any(|s| ["backlog", "copy", "latency", "ddl"].contains(&s.as_str())) {
+    if !scenarios.is_empty() && !scenarios.iter().any(|s| ["backlog", "copy", "latency", "ddl", "churn"].contains(&s.as_str())) {
         return;
     }
     if wanted("backlog") {
@@ -86,6 +90,24 @@ async fn main() {
     if wanted("ddl") {
         bench.ddl().await;
     }
+    if wanted("churn") {
+        bench.churn().await;
+    }
+}
+
+/// The columns of the table as it is made, whatever it has more.
+fn names() -> String {
+    COLUMNS.split(", ").filter_map(|column| column.split(' ').next()).collect::<Vec<_>>().join(", ")
+}
+
+/// MariaDB's statement for the rows of these ids.
+fn insert_sequence(from: u64, to: u64) -> String {
+    format!("INSERT INTO t ({}) SELECT {ROW} FROM seq_{from}_to_{to}", names())
+}
+
+/// A configuration of its source alone.
+fn without_sinks(yaml: &str) -> String {
+    format!("{}sinks: {{}}\n", &yaml[..yaml.find("sinks:").unwrap_or(yaml.len())])
 }
 
 /// What a process took for so many rows.
@@ -113,8 +135,7 @@ impl Bench {
             sink_extra: "",
         };
         let yaml = setup.yaml_over(self.transport);
-        let alone = format!("{}sinks: {{}}\n", &yaml[..yaml.find("sinks:").unwrap_or(yaml.len())]);
-        self.pipeline.reconfigure(if work == Work::Source { &alone } else { &yaml });
+        self.pipeline.reconfigure(&if work == Work::Source { without_sinks(&yaml) } else { yaml });
     }
 
     async fn empty_table(&mut self) {
@@ -133,7 +154,7 @@ impl Bench {
         let mut at = from;
         while at <= to {
             let end = (at + 9_999).min(to);
-            self.source.run(&format!("INSERT INTO t SELECT {ROW} FROM seq_{at}_to_{end}")).await;
+            self.source.run(&insert_sequence(at, end)).await;
             at = end + 1;
         }
     }
@@ -240,36 +261,9 @@ impl Bench {
         self.configure("initial", Work::Both);
         self.start(Work::Both);
         self.pipeline.caught_up();
-        let target = postgres::Session::connect(&postgres::database_url(NAME)).await;
-        let watcher = tokio::spawn(async move {
-            let mut seen = Vec::new();
-            let mut last = 0;
-            while last < 20_000 {
-                let now: u64 = target.value("SELECT coalesce(max(id), 0) FROM t").await.and_then(|n| n.parse().ok()).unwrap_or_default();
-                if now > last {
-                    seen.push((now, Instant::now()));
-                    last = now;
-                }
-                // A look in a row would take a core from those that are measured.
-                tokio::time::sleep(Duration::from_micros(500)).await;
-            }
-            seen
-        });
-        // 2,000 rows a second: ten at a time.
-        let mut committed = Vec::new();
-        let begin = Instant::now();
-        for i in 0..2_000_u64 {
-            tokio::time::sleep_until((begin + Duration::from_millis(5 * i)).into()).await;
-            self.source.run(&format!("INSERT INTO t SELECT {ROW} FROM seq_{}_to_{}", 10 * i + 1, 10 * i + 10)).await;
-            committed.push((10 * i + 10, Instant::now()));
-        }
-        let seen = watcher.await.expect("the watcher");
-        let mut delays: Vec<f64> = committed
-            .iter()
-            .filter_map(|(id, at)| {
-                seen.iter().find(|(max, _)| max >= id).map(|(_, when)| when.saturating_duration_since(*at).as_secs_f64() * 1000.0)
-            })
-            .collect();
+        let watcher = tokio::spawn(steady::watch_target(20_000));
+        let committed = steady::rows(&mut self.source, 20_000, insert_sequence).await;
+        let mut delays = steady::delays(&committed, &watcher.await.expect("the watcher"));
         print_percentiles("commit -> visible at 2,000 rows/s", &mut delays);
         self.pipeline.stop();
     }
