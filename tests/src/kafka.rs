@@ -363,17 +363,43 @@ impl Registry {
             body.len()
         );
         stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(answer.len());
+        let (head, body) = (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer.get(end + 4..).unwrap_or_default());
         let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok());
         let code = code.ok_or_else(|| std::io::Error::new(ErrorKind::UnexpectedEof, format!("no status: {head:?}")))?;
-        Ok((code, body.to_owned()))
+        // A long answer comes in pieces, also to a client of HTTP/1.0.
+        let body = if head.contains("transfer-encoding: chunked") { joined(body) } else { body.to_vec() };
+        Ok((code, String::from_utf8(body).map_err(std::io::Error::other)?))
     }
+}
+
+/// A body that comes in pieces, each behind its length in hexadecimal.
+fn joined(mut pieces: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(end) = pieces.windows(2).position(|bytes| bytes == b"\r\n") {
+        let length = std::str::from_utf8(&pieces[..end]).ok().and_then(|hex| usize::from_str_radix(hex, 16).ok());
+        let begin = end + 2;
+        let end = begin + length.expect("the length of a piece");
+        body.extend_from_slice(&pieces[begin..end]);
+        pieces = &pieces[(end + 2).min(pieces.len())..];
+    }
+    body
 }
 
 /// As a part of a path.
 fn encoded(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_in_pieces_is_joined() {
+        assert_eq!(joined("5\r\n[\"\u{e9}\"\r\n9\r\n,\"b\r\n\",1]\r\n0\r\n\r\n".as_bytes()), "[\"\u{e9}\",\"b\r\n\",1]".as_bytes());
+    }
 }
