@@ -1,6 +1,6 @@
 //! What travels in the topics besides rows: schema-version events and the source's progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -100,8 +100,12 @@ pub struct Progress<P = String> {
     pub epoch: Epoch,
     /// The next operator command to read.
     pub command: Offset,
-    /// The captured tables and those retired, by topic.
+    /// The captured tables and those retired, by topic. In the topic only those on which something is under way: the others stand as
+    /// the newest event left them, see [`Progress::complete`].
     pub tables: BTreeMap<String, TableProgress<P>>,
+    /// In the topic: topics of tables whose copy by key, for all sinks, has not begun.
+    #[serde(default)]
+    pub waiting: BTreeSet<String>,
     pub state: SourceState,
     #[serde(default)]
     pub message: String,
@@ -136,7 +140,7 @@ pub struct TableProgress<P = String> {
     pub copy: Option<CopyProgress<P>>,
     /// The table is skipped in the log up to a pinned place, where its reload stands.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
-    pub begin: Option<BeginProgress<P>>,
+    pub begin: Option<Box<BeginProgress<P>>>,
 }
 
 fn none<T>() -> Option<T> {
@@ -199,20 +203,48 @@ impl<P> Progress<P> {
     /// The same with every place turned into another form; the first that cannot be ends it.
     pub fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<Progress<Q>, E> {
         let tables = self.tables.iter().map(|(topic, table)| Ok((topic.clone(), table.places(f)?))).collect::<Result<_, E>>()?;
-        Ok(Progress {
+        Ok(self.of_tables(f(&self.position)?, tables, self.waiting.clone()))
+    }
+
+    /// The same with only these of its tables.
+    pub(crate) fn of_tables<Q>(&self, position: Q, tables: BTreeMap<String, TableProgress<Q>>, waiting: BTreeSet<String>) -> Progress<Q> {
+        Progress {
             pipeline_id: self.pipeline_id.clone(),
-            position: f(&self.position)?,
+            position,
             rows_done: self.rows_done,
             seq: self.seq,
             epoch: self.epoch,
             command: self.command,
             tables,
+            waiting,
             state: self.state,
             message: self.message.clone(),
             ts_ms: self.ts_ms,
             commit_ts_ms: self.commit_ts_ms,
             due_ms: self.due_ms,
-        })
+        }
+    }
+
+    /// What the topic has, with all tables: those on which nothing is under way stand as the newest of these events left them.
+    #[must_use]
+    pub fn complete<'e>(mut self, events: impl IntoIterator<Item = &'e SchemaEvent>) -> Self {
+        let mut newest = BTreeMap::new();
+        for event in events {
+            newest.extend(event.tables.iter().map(|part| (&part.topic, (event.kind, part))));
+        }
+        for (topic, (kind, part)) in newest {
+            let copy = self.waiting.remove(topic).then(CopyProgress::default);
+            self.tables.entry(topic.clone()).or_insert_with(|| TableProgress {
+                id: part.table.id.clone(),
+                version: part.version,
+                topic: topic.clone(),
+                lanes: part.lanes,
+                retired: kind == EventKind::Retire,
+                copy,
+                begin: None,
+            });
+        }
+        self
     }
 
     /// What is known of a table, retired ones too.
@@ -222,9 +254,9 @@ impl<P> Progress<P> {
 }
 
 impl<P> TableProgress<P> {
-    fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<TableProgress<Q>, E> {
+    pub(crate) fn places<Q, E>(&self, f: &impl Fn(&P) -> Result<Q, E>) -> Result<TableProgress<Q>, E> {
         let begin = |b: &BeginProgress<P>| -> Result<_, E> {
-            Ok(BeginProgress { at: f(&b.at)?, shape: b.shape.clone(), superseded: b.superseded.clone() })
+            Ok(Box::new(BeginProgress { at: f(&b.at)?, shape: b.shape.clone(), superseded: b.superseded.clone() }))
         };
         Ok(TableProgress {
             id: self.id.clone(),
@@ -233,8 +265,24 @@ impl<P> TableProgress<P> {
             lanes: self.lanes,
             retired: self.retired,
             copy: self.copy.as_ref().map(|copy| copy.places(f)).transpose()?,
-            begin: self.begin.as_ref().map(begin).transpose()?,
+            begin: self.begin.as_deref().map(begin).transpose()?,
         })
+    }
+}
+
+impl<P> Default for CopyProgress<P> {
+    /// One by key, for all sinks, that has not begun.
+    fn default() -> Self {
+        Self {
+            for_sink: None,
+            view: false,
+            chunks: Vec::new(),
+            planned_to: None,
+            all_planned: false,
+            reread: Vec::new(),
+            rows_done: 0,
+            rows_estimated: 0,
+        }
     }
 }
 

@@ -363,6 +363,7 @@ fn a_plain_reader_reads_progress_and_so_do_we() {
         epoch: 9,
         command: 1,
         tables: BTreeMap::from([("shop.every-type".to_owned(), table)]),
+        waiting: Default::default(),
         state: SourceState::Stopped,
         message: "a statement that is not understood".into(),
         ts_ms: 1,

@@ -526,3 +526,36 @@ fn progress_is_read_back_as_it_was_written() {
     let again = Source::open(&read, |p| p.parse::<u64>(), |a, b| a >= b).unwrap();
     assert_eq!(again.progress(99), written);
 }
+
+#[test]
+fn progress_names_what_is_under_way_and_the_events_say_the_rest() {
+    let mut source = source(vec![table("a"), table("b"), table("c"), keyless("d")]);
+    let mut events = vec![];
+    let draft = source.view_event(keyless("d")).unwrap();
+    events.push(publish(&mut source, draft));
+    for name in ["a", "b"] {
+        source.planned(&id(name), None);
+        let part = source.unread(&id(name))[0].clone();
+        source.read(&id(name), &part, 10, 5);
+    }
+    source.moved(10, 0);
+    let draft = source.retire(table("b")).unwrap();
+    events.push(publish(&mut source, draft));
+    let changed = Changed { shape: table("a"), changes: vec![], epoch: true };
+    let draft = source.statement(11, 0, "ALTER", vec![changed]).unwrap();
+    events.push(publish(&mut source, draft));
+
+    let written = source.progress(99);
+    assert_eq!(written.tables.keys().collect::<Vec<_>>(), ["p.shop.d"], "a view may be half read");
+    assert_eq!(written.waiting, BTreeSet::from(["p.shop.c".into()]));
+    let mut bytes = Vec::new();
+    put_progress(&mut bytes, 3, &written);
+    let read = read_progress(&bytes).unwrap();
+    assert_eq!(read, written);
+    let mut first = SchemaEvent::clone(&event(1, EventKind::Initial, &["a", "b", "c", "d"], 0));
+    first.tables.iter_mut().for_each(|part| part.lanes = 2);
+    events.insert(0, first);
+    let whole = read.complete(&events);
+    let again = Source::open(&whole, |p| p.parse::<u64>(), |a, b| a >= b).unwrap();
+    assert_eq!(again.state().tables, source.state().tables);
+}

@@ -223,7 +223,7 @@ fn table_state(
     id: &TableId,
     table: &Captured<'_>,
 ) -> (&'static str, String) {
-    let at_source = snapshot.progress.and_then(|p| p.tables.values().find(|t| t.id == *id));
+    let at_source = snapshot.progress.and_then(|p| p.tables.get(&table.last.topic));
     let copying = at_source.is_some_and(|t| t.copy.is_some());
     let undecided = ledger.decided < table.begun.0;
     let held = ledger.held.get(id);

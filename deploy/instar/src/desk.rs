@@ -328,6 +328,7 @@ mod tests {
             epoch: 1,
             command: 0,
             tables: tables.iter().map(table).collect(),
+            waiting: Default::default(),
             state: SourceState::Running,
             message: String::new(),
             ts_ms: 0,

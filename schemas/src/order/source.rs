@@ -133,6 +133,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
             epoch: 0,
             command: 0,
             tables: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             state: SourceState::Running,
             message: String::new(),
             ts_ms: 0,
@@ -157,7 +158,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         (source, draft)
     }
 
-    /// Goes on from the last committed progress. `parse` reads the engine's position.
+    /// Goes on from the last committed progress, completed by the events. `parse` reads the engine's position.
     pub fn open<E>(progress: &Progress, parse: impl Fn(&String) -> Result<P, E>, reached: fn(&P, &P) -> bool) -> Result<Self, E> {
         let state = progress.places(&parse)?;
         let topics = state.tables.values().map(|t| (t.id.clone(), t.topic.clone())).collect();
@@ -177,10 +178,19 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self.pulse_ms = ms;
     }
 
-    /// What to commit together with everything published so far.
+    /// What to commit together with everything published so far: of the tables those on which something is under way, so that its size
+    /// does not grow with the tables that have nothing but rows.
     pub fn progress(&self, ts_ms: i64) -> Progress {
-        let text = |place: &P| Ok::<_, Infallible>(place.to_string());
-        let Ok(mut progress) = self.state.places(&text);
+        let (mut tables, mut waiting) = (BTreeMap::new(), BTreeSet::new());
+        for table in self.busy().filter(|t| t.copy.is_some() || t.begin.is_some()) {
+            if table.begin.is_none() && table.copy.as_ref() == Some(&CopyProgress::default()) {
+                waiting.insert(table.topic.clone());
+            } else {
+                let Ok(told) = table.places(&|place| Ok::<_, Infallible>(place.to_string()));
+                tables.insert(told.topic.clone(), told);
+            }
+        }
+        let mut progress = self.state.of_tables(self.state.position.to_string(), tables, waiting);
         progress.ts_ms = ts_ms;
         progress.due_ms = if self.pulse_ms > 0 { ts_ms.saturating_add(self.pulse_ms) } else { 0 };
         progress
@@ -334,7 +344,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
         self.views.remove(&shape.id);
         if let Some(known) = self.table_mut(&shape.id).filter(|t| !t.retired) {
             known.copy = None;
-            known.begin = Some(BeginProgress { at, shape, superseded: Vec::new() });
+            known.begin = Some(Box::new(BeginProgress { at, shape, superseded: Vec::new() }));
         }
         if let Some(offset) = command {
             self.state.command = offset + 1;
@@ -364,7 +374,7 @@ impl<P: Clone + PartialEq + Debug + Display> Source<P> {
     }
 
     fn due_begin(&self) -> Option<&BeginProgress<P>> {
-        let begins = self.busy().filter(|t| !t.retired).filter_map(|t| t.begin.as_ref());
+        let begins = self.busy().filter(|t| !t.retired).filter_map(|t| t.begin.as_deref());
         begins.filter(|begin| self.between_groups() && (self.reached)(&self.state.position, &begin.at)).last()
     }
 
@@ -463,14 +473,5 @@ fn unknown<P>(table: &NewTable) -> TableProgress<P> {
 }
 
 fn new_copy<P>(shape: &Table, for_sink: Option<String>) -> CopyProgress<P> {
-    CopyProgress {
-        for_sink,
-        view: shape.row_key().is_none(),
-        chunks: Vec::new(),
-        planned_to: None,
-        all_planned: false,
-        reread: Vec::new(),
-        rows_done: 0,
-        rows_estimated: 0,
-    }
+    CopyProgress { for_sink, view: shape.row_key().is_none(), ..CopyProgress::default() }
 }

@@ -151,7 +151,7 @@ pub fn progress_schema() -> Json {
             { "name": "ts_ms", "type": "long" },
             { "name": "commit_ts_ms", "type": "long" },
             { "name": "due_ms", "type": "long", "doc": "when the next progress is written at the latest; 0: the source has ended" },
-            { "name": "tables", "type": "string", "doc": "JSON: captured tables and their copies" },
+            { "name": "tables", "type": "string", "doc": "JSON by topic: tables with a copy or a reload under way; null: one whose copy has not begun. The others stand as the newest schema version left them" },
         ],
     })
 }

@@ -1,10 +1,15 @@
 //! Schema-version events and progress, to and from Avro.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
     WireError,
     codec::{Reader, put_array, put_bytes, put_frame, put_long, put_null, put_optional_string, put_some},
 };
-use crate::event::{EventKind, Progress, SchemaEvent, SkippedStatement, SourceState, TableEvent};
+use crate::{
+    event::{EventKind, Progress, SchemaEvent, SkippedStatement, SourceState, TableEvent, TableProgress},
+    table::Table,
+};
 
 impl EventKind {
     pub fn name(self) -> &'static str {
@@ -134,7 +139,9 @@ fn read_table(r: &mut Reader<'_>) -> Result<TableEvent, WireError> {
     r.array(|r| unsigned(r.long()?).map(|offset| boundaries.push(offset)))?;
     let key_schema = if r.some()? { Some(small(r.long()?)?) } else { None };
     let value_schema = small(r.long()?)?;
-    let table = parse(r.string()?)?;
+    let mut table: Table = parse(r.string()?)?;
+    // It is kept for as long as the version is.
+    table.columns.shrink_to_fit();
     let changes = parse(r.string()?)?;
     let mut superseded = Vec::new();
     r.array(|r| {
@@ -158,14 +165,16 @@ pub fn put_progress(out: &mut Vec<u8>, schema: u32, progress: &Progress) {
     put_long(out, progress.ts_ms);
     put_long(out, progress.commit_ts_ms);
     put_long(out, progress.due_ms);
-    put_bytes(out, json(&progress.tables).as_bytes());
+    let waiting = progress.waiting.iter().map(|topic| (topic, None));
+    let tables: BTreeMap<_, _> = progress.tables.iter().map(|(topic, table)| (topic, Some(table))).chain(waiting).collect();
+    put_bytes(out, json(&tables).as_bytes());
 }
 
 /// Reads what [`put_progress`] wrote.
 pub fn read_progress(record: &[u8]) -> Result<Progress, WireError> {
     let mut r = Reader::new(record);
     r.frame()?;
-    Ok(Progress {
+    let mut progress = Progress {
         pipeline_id: r.string()?.to_owned(),
         position: r.string()?.to_owned(),
         rows_done: unsigned(r.long()?)?,
@@ -177,6 +186,14 @@ pub fn read_progress(record: &[u8]) -> Result<Progress, WireError> {
         ts_ms: r.long()?,
         commit_ts_ms: r.long()?,
         due_ms: r.long()?,
-        tables: parse(r.string()?)?,
-    })
+        tables: BTreeMap::new(),
+        waiting: BTreeSet::new(),
+    };
+    for (topic, table) in parse::<BTreeMap<String, Option<TableProgress>>>(r.string()?)? {
+        match table {
+            Some(table) => drop(progress.tables.insert(topic, table)),
+            None => drop(progress.waiting.insert(topic)),
+        }
+    }
+    Ok(progress)
 }

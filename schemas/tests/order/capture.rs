@@ -63,13 +63,13 @@ async fn start(w: Shared, me: usize) -> Result<(), Fenced> {
     }
     let progress = early.unwrap_or_else(|| read(&w));
     let mut shapes = BTreeMap::new();
-    for (_, event) in w.transport.borrow().events(w.versions(), 0) {
-        for part in &event.tables {
-            shapes.insert(w.index(&part.table.id), part.table.clone());
-        }
+    let events: Vec<_> = w.transport.borrow().events(w.versions(), 0).map(|(_, event)| event.clone()).collect();
+    for part in events.iter().flat_map(|event| &event.tables) {
+        shapes.insert(w.index(&part.table.id), part.table.clone());
     }
     let (source, draft) = match progress {
         Some(progress) => {
+            let progress = schemas::event::Progress::clone(&progress).complete(events.iter().map(AsRef::as_ref));
             let Ok(source) = Source::open(&progress, |p| p.parse::<usize>(), reached) else { unreachable!("a position is a number") };
             (source, None)
         }

@@ -55,6 +55,7 @@ impl Topics {
         for table in captured(&events).values() {
             ends.insert(table.last.topic.clone(), consumer.ends(&table.last.topic).await?);
         }
+        let progress = progress.map(|progress| progress.complete(&events));
         Ok(Self { progress, events, ends })
     }
 }

@@ -130,6 +130,7 @@ pub(crate) fn progress(copy: Option<&str>) -> Progress {
         epoch: 4,
         command: 0,
         tables: ["orders", "lines"].map(|name| (format!("shop.shop.{name}"), table(name))).into(),
+        waiting: Default::default(),
         state: SourceState::Running,
         message: String::new(),
         ts_ms: 1_700_000_010_000,

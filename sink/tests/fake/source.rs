@@ -218,6 +218,7 @@ impl Source {
             epoch: self.epoch,
             command: 0,
             tables,
+            waiting: Default::default(),
             state: SourceState::Running,
             message: String::new(),
             ts_ms,

@@ -34,6 +34,7 @@ fn progress(seq: u64) -> (Progress, Vec<u8>) {
         epoch: 0,
         command: 0,
         tables: Default::default(),
+        waiting: Default::default(),
         state: SourceState::Running,
         message: String::new(),
         ts_ms: 1,

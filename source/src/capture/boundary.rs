@@ -129,6 +129,9 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         for (table, topic) in event.tables.iter().zip(topics) {
             self.take_over(&event, table, topic);
         }
+        if event.kind != EventKind::Ddl {
+            self.tools.reporter.captured(self.source.state().tables.values());
+        }
         self.committed();
         Ok(())
     }

@@ -1,6 +1,9 @@
 //! One run from connection to end: owns the stream and the progress, and says in which order things are done.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use metrics::{gauge, histogram};
 use runtime::config::{OnStop, SnapshotMode};
@@ -21,7 +24,7 @@ use super::{
     record::{Batch, now_ms},
     setting::Settings,
     shape::Shapes,
-    status::Reporter,
+    status::{CopyStatus, Reporter},
 };
 use crate::{
     engine::{Engine, Statement},
@@ -74,6 +77,9 @@ pub(super) struct Accepted {
     pub by: Option<String>,
 }
 
+/// Copies that are not complete.
+pub(super) type Copies = BTreeMap<TableId, CopyStatus>;
+
 /// The loop's state between a connection and its end.
 pub(super) struct Session<'a, E: Engine, P: Publisher> {
     pub tools: Tools<'a, E, P>,
@@ -99,7 +105,7 @@ pub(super) struct Session<'a, E: Engine, P: Publisher> {
     pub in_group: bool,
     pub batch: Batch,
     /// What was handed over to be committed while the stream is read on.
-    pub under_way: Option<Progress>,
+    pub under_way: Option<(Progress, Copies)>,
     /// Progress has changed since the last commit.
     pub dirty: bool,
     pub first_pending: Option<Instant>,
@@ -228,8 +234,8 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
         let started = Instant::now();
         self.tools.publisher.commit_soon(&progress).await?;
         histogram!(metric::COMMIT_SECONDS).record(started.elapsed().as_secs_f64());
-        if let Some(older) = self.under_way.replace(progress) {
-            self.durable(&older);
+        if let Some((older, copies)) = self.under_way.replace((progress, self.copies())) {
+            self.durable(&older, copies);
         }
         self.handed_over();
         Ok(())
@@ -237,9 +243,9 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
 
     /// Waits until what was handed over is durable.
     pub async fn settle(&mut self) -> Result<(), CaptureError> {
-        if let Some(progress) = self.under_way.take() {
+        if let Some((progress, copies)) = self.under_way.take() {
             self.tools.publisher.settle().await?;
-            self.durable(&progress);
+            self.durable(&progress, copies);
         }
         Ok(())
     }
@@ -248,7 +254,11 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     pub fn committed(&mut self) {
         self.under_way = None;
         self.handed_over();
-        self.durable(self.source.state());
+        self.durable(self.source.state(), self.copies());
+    }
+
+    fn copies(&self) -> Copies {
+        self.source.copying().map(|(id, copy)| (id.clone(), CopyStatus::of(copy))).collect()
     }
 
     fn handed_over(&mut self) {
@@ -258,12 +268,13 @@ impl<E: Engine, P: Publisher> Session<'_, E, P> {
     }
 
     /// Tells how far everything is durable.
-    fn durable<T: std::fmt::Display>(&self, progress: &Progress<T>) {
+    fn durable<T: std::fmt::Display>(&self, progress: &Progress<T>, copies: Copies) {
         if progress.commit_ts_ms > 0 {
             let lag = Duration::from_millis(u64::try_from(now_ms() - progress.commit_ts_ms).unwrap_or(0));
             gauge!(metric::LAG_SECONDS).set(lag.as_secs_f64());
         }
         gauge!(metric::STOPPED).set(f64::from(u8::from(progress.state == SourceState::Stopped)));
+        self.tools.reporter.copies(copies);
         self.tools.reporter.committed(progress);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use runtime::config::SnapshotMode;
 use schemas::{
     command::Command,
-    event::{Progress, SourceState},
+    event::{Progress, SchemaEvent, SourceState},
     order::{
         boundary::Boundary,
         source::{NewTable, Source},
@@ -33,17 +33,18 @@ use crate::{
 pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Result<Session<'_, E, P>, CaptureError> {
     let settings = tools.settings;
     tools.engine.lock(&settings.pipeline).await?;
-    let found = tools.publisher.start().await?;
-    let mut source = match &found {
-        Some(progress) => resume::<E>(progress, &settings.pipeline, &settings.prefix)?,
-        None => begin(tools.engine, tools.publisher, settings).await?,
+    let (mut source, events) = match tools.publisher.start().await? {
+        Some(progress) => {
+            let events = tools.publisher.events().await?;
+            (resume::<E>(progress, &events, settings)?, events)
+        }
+        None => (begin(tools.engine, tools.publisher, settings).await?, tools.publisher.events().await?),
     };
     source.set_pulse(settings.pulse_ms());
     if source.state().state == SourceState::Retrying {
         source.set_state(SourceState::Running, "");
     }
     let stood = source.state().state == SourceState::Stopped;
-    let events = tools.publisher.events().await?;
     let shapes = Shapes::rebuild(&events, source.state().tables.values(), tools.publisher).await?;
     lead_out(tools.publisher, settings, &mut source, &shapes).await?;
     let stream = open_stream(tools.engine, tools.publisher, settings, &mut source, &shapes).await?;
@@ -54,6 +55,7 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
     let resumed = source.state().rows_done;
     // Not where all tables have just begun anew.
     let stood = stood && source.state().state == SourceState::Stopped;
+    tools.reporter.captured(source.state().tables.values());
     tools.reporter.committed(source.state());
     Ok(Session {
         tools,
@@ -81,15 +83,25 @@ pub(super) async fn open<E: Engine, P: Publisher>(tools: Tools<'_, E, P>) -> Res
     })
 }
 
-fn resume<E: Engine>(progress: &Progress, pipeline: &str, prefix: &str) -> Result<Source<E::Position>, CaptureError> {
-    if progress.pipeline_id != pipeline {
+fn resume<E: Engine>(progress: Progress, events: &[SchemaEvent], settings: &Settings) -> Result<Source<E::Position>, CaptureError> {
+    let Settings { pipeline, prefix, .. } = settings;
+    if progress.pipeline_id != *pipeline {
         return Err(CaptureError::Refused(format!(
             "the topics with the prefix {prefix:?} belong to the pipeline {:?}, and this is {pipeline:?}: give this pipeline another \
              topics.prefix or another place",
             progress.pipeline_id
         )));
     }
-    Source::open(progress, |text: &String| E::Position::parse(text), E::Position::reached)
+    // They are written together.
+    let newest = events.iter().filter_map(|event| event.epoch).max().unwrap_or(0);
+    if newest != progress.epoch {
+        return Err(CaptureError::Transport(format!(
+            "the schema-versions topic ends at epoch {newest}, and the progress topic names {}: the topics are not whole; remove both topics \
+             and the table topics to begin anew",
+            progress.epoch
+        )));
+    }
+    Source::open(&progress.complete(events), |text: &String| E::Position::parse(text), E::Position::reached)
 }
 
 /// A new pipeline: its tables' shapes where they are pinned, and the event that publishes them.

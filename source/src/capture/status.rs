@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Display};
 
 use schemas::{
-    event::{Epoch, Progress, Seq, SourceState},
+    event::{CopyProgress, Epoch, Progress, Seq, SourceState, TableProgress},
     table::TableId,
 };
 use tokio::sync::watch;
@@ -42,6 +42,12 @@ impl State {
 pub struct CopyStatus {
     pub rows_done: u64,
     pub rows_estimated: u64,
+}
+
+impl CopyStatus {
+    pub(super) fn of<P>(copy: &CopyProgress<P>) -> Self {
+        Self { rows_done: copy.rows_done, rows_estimated: copy.rows_estimated }
+    }
 }
 
 /// What the source is doing, as of its last commit.
@@ -93,6 +99,21 @@ impl Reporter {
         });
     }
 
+    /// Which tables are captured from here on.
+    pub(super) fn captured<'a, P: 'a>(&self, tables: impl Iterator<Item = &'a TableProgress<P>>) {
+        let tables = tables.filter(|t| !t.retired).map(|t| (t.id.clone(), t.copy.as_ref().map(CopyStatus::of))).collect();
+        self.0.send_modify(|status| status.tables = tables);
+    }
+
+    /// The copies that are not complete, of the captured tables. Told with the commit.
+    pub(super) fn copies(&self, copies: BTreeMap<TableId, CopyStatus>) {
+        self.0.send_if_modified(|status| {
+            status.tables.values_mut().for_each(|copy| *copy = None);
+            status.tables.extend(copies.into_iter().map(|(id, copy)| (id, Some(copy))));
+            false
+        });
+    }
+
     /// Takes over what was just made durable.
     pub(super) fn committed<P: Display>(&self, progress: &Progress<P>) {
         self.0.send_modify(|status| {
@@ -107,15 +128,6 @@ impl Reporter {
             status.epoch = progress.epoch;
             status.seq = progress.seq;
             status.commit_ts_ms = progress.commit_ts_ms;
-            status.tables = progress
-                .tables
-                .values()
-                .filter(|t| !t.retired)
-                .map(|t| {
-                    let copy = t.copy.as_ref().map(|c| CopyStatus { rows_done: c.rows_done, rows_estimated: c.rows_estimated });
-                    (t.id.clone(), copy)
-                })
-                .collect();
         });
     }
 }

@@ -17,6 +17,8 @@ use tokio::task::{JoinError, JoinHandle};
 use super::{LiveTopic, Publisher, TopicHandle};
 use crate::error::CaptureError;
 
+/// Bytes kept for the next record of the pipeline's own.
+const BUFFER: usize = 64 << 10;
 /// Bytes of records read at a time.
 const READ: usize = 1 << 20;
 
@@ -144,6 +146,8 @@ impl Publisher for LocalPublisher {
     async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
         let (topic, schema) = self.system().map(|s| (s.progress.clone(), s.progress_schema))?;
         self.buffer.clear();
+        // The pipeline's first event holds all its tables.
+        self.buffer.shrink_to(BUFFER);
         put_progress(&mut self.buffer, schema, progress);
         self.transaction.append(&topic, 0, None, &self.buffer).map_err(failed)?;
         self.settle().await?;
@@ -225,6 +229,7 @@ mod tests {
             epoch: 0,
             command: 0,
             tables: BTreeMap::new(),
+            waiting: Default::default(),
             state: SourceState::Running,
             message: String::new(),
             ts_ms: 0,

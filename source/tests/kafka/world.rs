@@ -88,6 +88,7 @@ pub fn progress(seq: u64) -> Progress {
         epoch: 0,
         command: 0,
         tables: BTreeMap::new(),
+        waiting: Default::default(),
         state: SourceState::Running,
         message: String::new(),
         ts_ms: 0,

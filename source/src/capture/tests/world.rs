@@ -124,7 +124,7 @@ impl World {
             let commands = log.find(&names::commands(PREFIX)).map_or(0, |topic| log.ends(&topic)[0]);
             newest(&log).is_some_and(|progress| {
                 let begun = progress.tables.values().all(|t| t.retired || (t.copy.is_none() && t.begin.is_none()));
-                begun && progress.command == commands
+                begun && progress.waiting.is_empty() && progress.command == commands
             })
         };
         let there = |s: &SourceStatus| s.position == server.end().to_string() && !s.tables.is_empty();
@@ -194,7 +194,7 @@ impl World {
     }
 
     pub fn progress(&self) -> Progress {
-        newest(&self.log).expect("progress")
+        newest(&self.log).expect("progress").complete(&self.events())
     }
 
     /// All rows of a table, in publication order.

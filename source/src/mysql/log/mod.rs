@@ -4,6 +4,8 @@
 
 mod login;
 mod packet;
+#[cfg(test)]
+mod tests;
 
 use mysql_async::Error;
 use mysql_common::{

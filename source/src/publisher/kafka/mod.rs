@@ -38,6 +38,8 @@ use crate::error::CaptureError;
 
 /// Bytes of a batch, where every topic takes as many.
 const BATCH: usize = 256 << 10;
+/// Bytes kept for the next record of the pipeline's own.
+const BUFFER: usize = 64 << 10;
 /// What the broker counts of a record besides key and value, with its batch's head.
 const OVERHEAD: usize = 128;
 /// Kilobytes of a small topic that are fetched ahead.
@@ -354,6 +356,8 @@ impl Publisher for KafkaPublisher {
     async fn commit_soon(&mut self, progress: &Progress) -> Result<(), CaptureError> {
         let (topic, schema) = self.system().map(|s| (s.progress, s.progress_schema))?;
         self.buffer.clear();
+        // The pipeline's first event holds all its tables.
+        self.buffer.shrink_to(BUFFER);
         put_progress(&mut self.buffer, schema, progress);
         self.add_own(topic, Some(self.prefix.clone().as_bytes()))?;
         self.settle().await?;
