@@ -61,17 +61,17 @@ pub(crate) fn column_changes(old: &Column, new: &Column, in_key: bool) -> Vec<Sc
         (false, true) => changes.push(SchemaChange::DropNotNull { column: after() }),
         (true, true) | (false, false) => {}
     }
+    if old.generated != new.generated {
+        changes.push(SchemaChange::ChangeGenerated { before: before(), after: after() });
+    }
+    if old.identity != new.identity {
+        changes.push(SchemaChange::ChangeIdentity { before: before(), after: after() });
+    }
     if old.default != new.default {
         changes.push(SchemaChange::ChangeDefault { before: before(), after: after() });
     }
     if old.comment != new.comment {
         changes.push(SchemaChange::ChangeComment { column: Some(old.name.clone()) });
-    }
-    if old.identity != new.identity {
-        changes.push(SchemaChange::ChangeIdentity { before: before(), after: after() });
-    }
-    if old.generated != new.generated {
-        changes.push(SchemaChange::ChangeGenerated { before: before(), after: after() });
     }
     changes
 }

@@ -127,3 +127,18 @@ async fn the_largest_record_that_a_topic_takes_is_taken() {
     let expected: Vec<String> = rows.into_iter().map(|row| String::from_utf8(row).unwrap()).collect();
     assert!(values(&name, 0) == expected, "other rows came");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_larger_than_a_whole_transaction_is_taken() {
+    let prefix = prefix("huge");
+    let (mut publisher, _) = started(&prefix).await;
+    let name = format!("{prefix}.s.t");
+    let made = rdkafka::admin::NewTopic::new(&name, 1, rdkafka::admin::TopicReplication::Fixed(1)).set("max.message.bytes", "64000000");
+    admin().create_topics([&made], &AdminOptions::new()).await.unwrap();
+    let topic = publisher.topic(&name, Some(1)).await.unwrap().handle;
+    let rows = [b"before".to_vec(), vec![b'x'; 40_000_000], b"after".to_vec()];
+    rows.iter().for_each(|row| publisher.produce(topic, 0, None, row).unwrap());
+    publisher.commit(&progress(1)).await.unwrap();
+    let found: Vec<(usize, u8)> = values(&name, 0).iter().map(|value| (value.len(), value.as_bytes()[0])).collect();
+    assert_eq!(found, [(6, b'b'), (40_000_000, b'x'), (5, b'a')]);
+}

@@ -76,6 +76,8 @@ impl Reader {
             ("fetch.error.backoff.ms", "50"),
             // Compressed: a lane's queue may be over its limit by what one answer unpacks to.
             ("fetch.message.max.bytes", "524288"),
+            // A record may be as large as its topic takes.
+            ("receive.message.max.bytes", "2147483647"),
             ("queued.max.messages.kbytes", &ahead),
         ];
         for (key, value) in unless_given.into_iter().filter(|(key, _)| !topics.properties.contains_key(*key)) {

@@ -71,7 +71,8 @@ impl Producer {
             ("compression.type", "lz4"),
             ("linger.ms", "5"),
             ("batch.size", batch.as_str()),
-            ("queue.buffering.max.kbytes", "24576"),
+            // Our transactions bound what waits; a record that is larger than the library's queue would never be taken.
+            ("queue.buffering.max.kbytes", "2147483647"),
             ("queue.buffering.max.messages", "10000000"),
             ("batch.num.messages", "100000"),
         ];
