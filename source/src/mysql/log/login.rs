@@ -19,6 +19,8 @@ use crate::mysql::config::{Address, PACKET};
 
 /// Of a greeting the scramble has so many bytes.
 const NONCE: usize = 20;
+/// So many have those of MariaDB's own logins.
+const RANDOM: usize = 32;
 
 /// Who comes in, and how.
 pub struct Login<'a> {
@@ -141,5 +143,10 @@ fn switch(packet: &[u8]) -> Result<(AuthPlugin<'static>, Vec<u8>), Error> {
         }
         AuthPlugin::MysqlNativePassword | AuthPlugin::CachingSha2Password | AuthPlugin::Ed25519 | AuthPlugin::MariadbParsec { .. } => {}
     }
-    Ok((request.auth_plugin().clone().into_owned(), request.plugin_data().to_vec()))
+    let mut nonce = request.plugin_data().to_vec();
+    if matches!(request.auth_plugin(), AuthPlugin::Ed25519 | AuthPlugin::MariadbParsec { .. }) {
+        // A zero at the end is one of its random bytes, where the library takes it for the end of a text.
+        nonce.resize(RANDOM, 0);
+    }
+    Ok((request.auth_plugin().clone().into_owned(), nonce))
 }

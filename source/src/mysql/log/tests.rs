@@ -99,6 +99,14 @@ async fn what_is_asked_for_and_not_known_is_named() {
     assert!(matches!(salt.err().unwrap(), Error::Driver(DriverError::InvalidParsecSalt)));
 }
 
+#[tokio::test]
+async fn random_bytes_that_end_with_a_zero_are_all_of_them() {
+    let switch = [&b"\xfeparsec\0"[..], &[7; 31], &[0]].concat();
+    let (log, heard) = over_tcp(vec![switch, [&b"\x01P\0"[..], &[9; 18]].concat(), IN.to_vec()]).await;
+    assert!(log.is_ok());
+    assert_eq!((heard[1].len(), heard[2].len()), (0, 96), "nothing, and behind the salt the proof");
+}
+
 /// An event as it is on the wire: its body, with this size in its header.
 fn event(kind: u8, body: &[u8], size: u32) -> Vec<u8> {
     [&[0, 1, 0, 0, 0, kind, 7, 0, 0, 0], &size.to_le_bytes()[..], &[0; 6], body].concat()

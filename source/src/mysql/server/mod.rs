@@ -62,8 +62,16 @@ where
     let tls = config.tls()?;
     let mut last = None;
     for encrypted in config.attempts() {
-        let opened = AssertUnwindSafe(connect(tls.clone().filter(|_| *encrypted))).catch_unwind();
-        let opened = async { opened.await.unwrap_or_else(|_| Err(Error::Other(Box::new(BrokeOff)))) };
+        let once = async || {
+            let opened = AssertUnwindSafe(connect(tls.clone().filter(|_| *encrypted))).catch_unwind();
+            opened.await.unwrap_or_else(|_| Err(Error::Other(Box::new(BrokeOff))))
+        };
+        let opened = async {
+            match once().await {
+                Err(error) if may_be_unlucky(&error) => once().await,
+                opened => opened,
+            }
+        };
         match tokio::time::timeout(PATIENCE, opened).await {
             Ok(Ok(conn)) => return Ok(conn),
             Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
@@ -82,6 +90,16 @@ where
         }
     }
     Err(last.unwrap_or_else(|| CaptureError::Refused(format!("{}: no kind of connection is allowed", config.server()))))
+}
+
+/// The driver takes a zero at the end of the server's random bytes for no part of them: one login in 256 by `ed25519` is refused then, and
+/// by `parsec` it breaks off. The next one has other bytes.
+fn may_be_unlucky(error: &Error) -> bool {
+    match error {
+        Error::Server(error) => error.code == 1045,
+        Error::Other(error) => error.is::<BrokeOff>(),
+        Error::Driver(_) | Error::Io(_) | Error::Url(_) => false,
+    }
 }
 
 /// The driver breaks off where a login has a step that it does not know, and at `parsec` without a password.
