@@ -99,9 +99,9 @@ fn screens(text: &str) -> Vec<Vec<String>> {
 
 trait TakeInclusive: Iterator<Item = char> + Sized {
     /// Up to the first character that does not fit, and with it.
-    fn take_while_inclusive(mut self, fits: impl Fn(&char) -> bool) -> String {
+    fn take_while_inclusive(self, fits: impl Fn(&char) -> bool) -> String {
         let mut taken = String::new();
-        while let Some(c) = self.next() {
+        for c in self {
             taken.push(c);
             if !fits(&c) {
                 break;

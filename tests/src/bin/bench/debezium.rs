@@ -105,7 +105,7 @@ impl Peer {
         self.insert(1).await;
         self.arrived(self.records);
         let pid = script("pid", environment).trim().parse().expect("a process id");
-        self.into_topic(what, TOPIC, pid).await;
+        self.topic_latency(what, TOPIC, pid).await;
         script("stop", environment);
     }
 
@@ -128,12 +128,12 @@ impl Peer {
         let mut pipeline = Pipeline::new(PIPELINE, &without_sinks(&setup.yaml_over(Transport::Kafka)));
         pipeline.start_apart(true, 0);
         pipeline.caught_up();
-        self.into_topic("Instar", &format!("{PIPELINE}.{table}"), pipeline.pid()).await;
+        self.topic_latency("Instar", &format!("{PIPELINE}.{table}"), pipeline.pid()).await;
         pipeline.stop();
     }
 
     /// From commit to readable in the topic: of rows at a steady rate, and of the first row of each new shape.
-    async fn into_topic(&mut self, what: &str, topic: &str, pid: u32) {
+    async fn topic_latency(&mut self, what: &str, topic: &str, pid: u32) {
         let (consumer, before, used) = (self.topics.follow(topic), self.records, Usage::of(pid));
         let reading = tokio::task::spawn_blocking(move || (take(&consumer, TIMED), consumer));
         let begin = Instant::now();
